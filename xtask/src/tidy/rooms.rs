@@ -83,8 +83,15 @@ const SCRIPT: &[&str] = &[
     "trimtab-measure",
 ];
 /// The way to a job needs what finds it and what measures it; ways to other nodes, logs and stores are handed in.
-const ENGINE: &[&str] =
-    &["trimtab-os", "trimtab-session", "trimtab-mpi", "trimtab-track", "trimtab-window", "trimtab-measure"];
+const ENGINE: &[&str] = &[
+    "trimtab-os",
+    "trimtab-session",
+    "trimtab-mpi",
+    "trimtab-track",
+    "trimtab-window",
+    "trimtab-measure",
+    "trimtab-script",
+];
 /// Everything that reads bytes from outside, and everything that makes code.
 const FUZZ: &[&str] = &[
     "trimtab-symbols",

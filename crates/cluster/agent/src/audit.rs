@@ -2,6 +2,7 @@
 //!
 //! Next: `serve`, which changes ranks; `trimtab-audit` for the log.
 
+use std::path::PathBuf;
 use trimtab_audit::permit::{Denied, Requester};
 use trimtab_audit::{Cause, Entry, Log, Target, What};
 use trimtab_engine::{BoxError, Change, Changed, End};
@@ -89,6 +90,18 @@ impl Audit {
 /// The log of this host, as an engine writes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostLog;
+
+impl HostLog {
+    /// Its file, if it can be written.
+    ///
+    /// # Errors
+    /// There is no place for it, or it can't be written.
+    pub fn file() -> Result<PathBuf, trimtab_audit::Error> {
+        let path = trimtab_audit::default_path()?;
+        Log::open(&path)?;
+        Ok(path)
+    }
+}
 
 impl trimtab_engine::Audit for HostLog {
     fn begin(&self, command: &str, changed: Changed<'_>) -> Result<Box<dyn Change>, BoxError> {

@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::serve::{asked_to_end, find};
-use crate::talk::Undone;
+use crate::talk::UndoneRank;
 use crate::ticket::Whose;
 use crate::undo;
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,7 @@ fn take_out(charge: &Charge) -> Vec<String> {
             pids.retain(|pid| job.ranks.iter().all(|process| process.pid.0 != *pid));
             undo::all(&job, &charge.command)
         });
-        let problem = |rank: &Undone| Some(format!("rank {}: {}", rank.rank, rank.problem.as_ref()?));
+        let problem = |rank: &UndoneRank| Some(format!("rank {}: {}", rank.rank, rank.problem.as_ref()?));
         match undone {
             Ok(ranks) => problems.extend(ranks.iter().filter_map(problem)),
             Err(reason) => problems.push(reason),

@@ -12,12 +12,13 @@ use crate::script;
 use crate::serve::insert_of;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
-use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say, Undone};
+use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say};
 use crate::ticket::{FAN_OUT, Hold, Place, Ticket, Whose, own_version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_engine::UndoneAt;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
 use trimtab_os::ticks;
@@ -75,9 +76,6 @@ fn begins(ask: &Ask) -> bool {
         Ask::Values | Ask::Undo { .. } | Ask::More { .. } | Ask::Leave => false,
     }
 }
-
-/// A host, and what was taken out of each rank there, or why nothing was.
-pub type UndoneAt = (String, Result<Vec<Undone>, String>);
 
 /// A job's agents and whoever leads them.
 pub struct Lead<'a> {

@@ -11,7 +11,7 @@
 use crate::script;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-pub use trimtab_engine::{Present, PresentRank};
+pub use trimtab_engine::{Present, PresentRank, UndoneRank};
 use trimtab_neighbours::Counters;
 use trimtab_reduce::RankSet;
 
@@ -85,7 +85,7 @@ pub enum Say {
     /// A script's variables, as the merging stream has them.
     Values(Vec<script::Variable>),
     /// The leftovers that were taken out, rank by rank.
-    Undone(Vec<Undone>),
+    Undone(Vec<UndoneRank>),
     /// Files of its ranks that have a build id.
     Files(Vec<FileState>),
     /// Symbols of its files.
@@ -147,23 +147,6 @@ pub struct MachineNow {
     pub jobs: BTreeMap<String, String>,
     /// The kernel's counters.
     pub counters: Counters,
-}
-
-/// The leftovers of an earlier trimtab in a rank, and what became of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The rank.
-    pub rank: u32,
-    /// Its process there.
-    pub pid: i32,
-    /// True if anything was in it.
-    pub was_there: bool,
-    /// Places that were restored.
-    pub patches: u64,
-    /// Longest time the process was held, microseconds.
-    pub pause_us_max: f64,
-    /// Why something is still there.
-    pub problem: Option<String>,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! Next: `trimtab_session::leftover`, which finds and undoes.
 
 use crate::audit::Audit;
-use crate::talk::Undone;
+use crate::talk::UndoneRank;
 use trimtab_audit::What;
 use trimtab_session::Claim;
 use trimtab_session::leftover::{self, Leftover};
@@ -14,13 +14,13 @@ use trimtab_track::{Job, RankProcess};
 use trimtab_types::one_line;
 
 /// Undoes what is in any rank of `job`; one that can't be is told and keeps nobody else from it.
-pub(crate) fn all(job: &Job, command: &str) -> Result<Vec<Undone>, String> {
+pub(crate) fn all(job: &Job, command: &str) -> Result<Vec<UndoneRank>, String> {
     job.ranks.iter().map(|process| one(job, process, command)).collect()
 }
 
-fn one(job: &Job, process: &RankProcess, command: &str) -> Result<Undone, String> {
+fn one(job: &Job, process: &RankProcess, command: &str) -> Result<UndoneRank, String> {
     let (rank, pid) = (process.rank.0, process.pid.0);
-    let mut undone = Undone { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
+    let mut undone = UndoneRank { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
     // Memory that another trimtab is just about to map is not left over.
     let held = Claim::of(process.pid).and_then(|claim| Ok((claim, leftover::find_also_coming(process.pid)?)));
     let (_claim, found) = match held {

@@ -9,12 +9,15 @@
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::remote::Remote;
+use crate::script::Start;
+use crate::script::lead::Probing;
 use crate::site_window::SiteWindow;
 use crate::start::Starter;
 use crate::ticket::Whose;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_engine::{BoxError, FarCrew, Filed, Filing, Gathered, Hold, Nodes};
+use trimtab_engine::{BoxError, FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, Script, UndoneAt};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
 use trimtab_track::{ProcFs, Processes};
 use trimtab_types::report::Report;
@@ -86,6 +89,32 @@ impl Gathered for Lead<'_> {
 
     fn crew(&mut self, wait: Duration) -> Result<Box<dyn FarCrew + '_>, BoxError> {
         Ok(Box::new(Remote::muster(self, wait)?))
+    }
+
+    fn present(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, BoxError> {
+        Ok(self.muster(wait)?)
+    }
+
+    fn script(
+        &mut self,
+        present: &BTreeMap<usize, Present>,
+        script: &Script,
+    ) -> Result<Box<dyn trimtab_engine::Probing + '_>, BoxError> {
+        let ranks: usize = present.values().map(|present| present.ranks.len()).sum();
+        let Script { options, ranks: chosen, .. } = script;
+        let start = Start {
+            text: options.text.clone(),
+            may_write: options.permissions.write,
+            may_call: options.permissions.call,
+            seccomp_ok: options.seccomp_ok,
+            ranks: chosen.to_string(),
+            size: present.values().find_map(|present| present.size).unwrap_or(ranks as u32),
+        };
+        Ok(Box::new(Probing::start(self, present, start)?))
+    }
+
+    fn undo(&mut self, wait: Duration, seccomp_ok: bool) -> Result<Vec<UndoneAt>, BoxError> {
+        Ok(Lead::undo(self, wait, seccomp_ok)?)
     }
 
     fn take_filing(&mut self) -> Option<Box<dyn Filing>> {

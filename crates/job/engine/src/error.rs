@@ -101,6 +101,34 @@ pub enum Error {
     /// A program that was started can't be waited for.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// The script could not go in.
+    #[error(transparent)]
+    Script(#[from] trimtab_script::Error),
+    /// A script is for none of the ranks here.
+    #[error("no rank of the job is in `{ranks}`; it has ranks 0 to {last} here")]
+    NoRank {
+        /// The ranks that it is for.
+        ranks: String,
+        /// The last one here.
+        last: usize,
+    },
+    /// A script that lacks ranks would sum up something else than was asked for.
+    #[error("{said}")]
+    Incomplete {
+        /// Which ranks, and what to do.
+        said: String,
+    },
+    /// One process can't be looked into or restored.
+    #[error(transparent)]
+    Session(#[from] trimtab_session::Error),
+    /// Others have written over what an earlier trimtab had patched.
+    #[error("{places} of {of} places have been changed since, not by trimtab, and were left as they are")]
+    Foreign {
+        /// Such places.
+        places: usize,
+        /// All that were patched.
+        of: usize,
+    },
     /// The window could not be measured.
     #[error(transparent)]
     Measure(#[from] trimtab_measure::Error),

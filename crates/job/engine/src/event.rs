@@ -1,11 +1,12 @@
 //! Events while something goes on, for whoever shows them.
 //!
-//! Next: `window`, which tells most of them.
+//! Next: `window` and `script`, which tell most of them.
 
 use crate::nodes::Nodes;
 use crate::spread::Spread;
 use std::sync::{Mutex, PoisonError};
 use trimtab_measure::Progress;
+use trimtab_script::Message;
 
 /// Something that goes on.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub enum Event {
     Stage(Stage),
     /// Values so far.
     Partial(Partial),
+    /// A message of a script.
+    Message(Message),
     /// A sentence about something that is not as it should be, and hinders nobody from going on.
     Warning(String),
     /// Nothing is in any process any more, and nothing more is told.
@@ -74,6 +77,19 @@ impl Stage {
 pub enum Partial {
     /// A window that records.
     Window(WindowSoFar),
+    /// A script that is in.
+    Script(ScriptSoFar),
+}
+
+/// A script that is in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptSoFar {
+    /// Seconds since it is in.
+    pub seconds: f64,
+    /// Functions of the script.
+    pub functions: usize,
+    /// Processes that still run the program.
+    pub processes: usize,
 }
 
 /// A window that records.

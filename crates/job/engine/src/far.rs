@@ -7,9 +7,11 @@ use crate::ends::Ends;
 use crate::error::Error;
 use crate::event::{Event, Stage, Told};
 use crate::nodes::{FarCrew, Gathered, Hold, Nodes, Present};
+use crate::script::{Probed, Script};
 use crate::spread::Spread;
 use crate::store::KnownJob;
-use crate::window::{Fresh, Window};
+use crate::undo::Undone;
+use crate::window::{Fresh, RANKS_WAIT, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trimtab_measure::{Options, Outcome, WindowId, measure_with};
@@ -55,6 +57,34 @@ pub(crate) fn window(engine: &Engine<'_>, spread: &Spread, window: &Window) -> R
     Ok(Fresh { outcome, known, filing: agents.take_filing(), ends: Ends::default() })
 }
 
+/// Takes out what is left in all ranks of a job, on all of its nodes.
+pub(crate) fn undo(engine: &Engine<'_>, spread: &Spread, seccomp_ok: bool) -> Result<Undone, Error> {
+    let nodes = engine.nodes.ok_or_else(|| Error::NoWay { job: spread.name() })?;
+    let is_interrupted = || engine.listener.is_interrupted();
+    let mut agents = gather(engine, nodes, spread, ("undo", None), &is_interrupted)?;
+    let absent = agents.absent();
+    let nodes = agents.undo(RANKS_WAIT, seccomp_ok).map_err(Error::Nodes)?;
+    Ok(Undone::Spread { absent, nodes })
+}
+
+/// Runs a script in all ranks of a job, on all of its nodes.
+pub(crate) fn probe(engine: &Engine<'_>, spread: &Spread, script: &Script) -> Result<Probed, Error> {
+    let nodes = engine.nodes.ok_or_else(|| Error::NoWay { job: spread.name() })?;
+    let is_interrupted = || engine.listener.is_interrupted();
+    let mut agents = gather(engine, nodes, spread, ("probe", None), &is_interrupted)?;
+    let absent = agents.absent().join(", ");
+    let present = agents.present(RANKS_WAIT).map_err(Error::Nodes)?;
+    let next = spread.next_step();
+    if !absent.is_empty() {
+        return Err(Error::Incomplete { said: format!("no agent came on {absent}: nothing was probed; {next}") });
+    }
+    if let Some(unseen) = unseen(&present, &next) {
+        return Err(Error::Incomplete { said: format!("{unseen}; nothing was probed") });
+    }
+    let probing = agents.script(&present, script).map_err(Error::Nodes)?;
+    engine.watch(probing, script.limit, Ends::default())
+}
+
 fn gather<'a>(
     engine: &Engine<'_>,
     nodes: &'a dyn Nodes,
@@ -98,7 +128,7 @@ fn missing(absent: &[String], said: &str) -> Option<String> {
 }
 
 /// Which ranks of the job no agent has, with what shows why; `None`: none, as far as their launcher tells.
-pub fn unseen(present: &BTreeMap<usize, Present>, next_step: &str) -> Option<String> {
+fn unseen(present: &BTreeMap<usize, Present>, next_step: &str) -> Option<String> {
     let size = present.values().find_map(|present| present.size)?;
     let seen: BTreeSet<u32> = present.values().flat_map(|present| present.ranks.iter().map(|rank| rank.rank)).collect();
     let missing: Vec<u32> = (0..size).filter(|rank| !seen.contains(rank)).collect();

@@ -135,7 +135,7 @@ fn is_whole(job: &Job) -> bool {
 }
 
 /// Does something to a program that has just been started, again while its loader is at work.
-pub fn when_ready<T, E>(attempt: impl Fn() -> Result<T, E>, is_too_early: impl Fn(&E) -> bool) -> Result<T, E> {
+pub(crate) fn when_ready<T, E>(attempt: impl Fn() -> Result<T, E>, is_too_early: impl Fn(&E) -> bool) -> Result<T, E> {
     let started = Instant::now();
     loop {
         match attempt() {

@@ -1,10 +1,12 @@
 //! The way to a job, for every door: a command line, a page, a program.
 //!
-//! An [`Engine`] finds a job whole, here or on many nodes, measures windows of it, and takes out everything again. A log
+//! An [`Engine`] finds a job whole, here or on many nodes, measures windows of it, runs
+//! scripts in it, and takes out everything again. A log
 //! of changes, a store, the symbols' cache, the way to other nodes and a listener are handed in; each is a trait, or may
 //! be left out. Nothing here reads arguments, prints, or knows an exit code: what goes on is told as [`Event`]s.
 //!
-//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`; `examples/window.rs` for a whole program.
+//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`, [`Engine::probe`] in `script`, [`Engine::undo`] in
+//! `undo`; `examples/window.rs` for a whole program.
 #![forbid(unsafe_code)]
 
 mod audited;
@@ -16,22 +18,29 @@ mod far;
 mod found;
 mod launch;
 mod nodes;
+mod script;
 mod spread;
 mod store;
+mod undo;
 mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
 pub use descriptors::check as check_descriptors;
 pub use ends::Ends;
 pub use error::{BoxError, Error};
-pub use event::{Event, Listener, Nobody, Partial, Stage, WindowSoFar};
-pub use far::{unseen, window_id};
+pub use event::{Event, Listener, Nobody, Partial, ScriptSoFar, Stage, WindowSoFar};
+pub use far::window_id;
 pub use found::{Found, LookedInto, Target, to_look_into};
-pub use launch::{Begun, Program, when_ready};
-pub use nodes::{FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, PresentRank};
+pub use launch::{Begun, Program};
+pub use nodes::{FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, PresentRank, UndoneAt, UndoneRank};
+pub use script::{Left, Probed, Probing, Script, ScriptEnd};
 pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
+pub use undo::{LookedAt, Removed, Undone};
 pub use window::{Measured, RANKS_WAIT, Window, usual_options};
+
+/// Groups of functions, as the options of a window name them.
+pub use trimtab_mpi::Group;
 
 use trimtab_session::ImageCache;
 

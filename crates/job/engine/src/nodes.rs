@@ -5,6 +5,7 @@
 //! Next: `window`, which asks.
 
 use crate::error::BoxError;
+use crate::script::{Probing, Script};
 use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,6 +66,28 @@ pub trait Gathered {
     /// None has any.
     fn crew(&mut self, wait: Duration) -> Result<Box<dyn FarCrew + '_>, BoxError>;
 
+    /// The ranks that agents have, by position; they may take so long to appear.
+    ///
+    /// # Errors
+    /// None has any.
+    fn present(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, BoxError>;
+
+    /// Puts a script into the chosen ranks of these agents.
+    ///
+    /// # Errors
+    /// It can't go into all of them, or is for none; then it is in none.
+    fn script(
+        &mut self,
+        present: &BTreeMap<usize, Present>,
+        script: &Script,
+    ) -> Result<Box<dyn Probing + '_>, BoxError>;
+
+    /// Has all agents that have ranks take out what an earlier trimtab left in them. Ranks may take so long to appear.
+    ///
+    /// # Errors
+    /// None has any.
+    fn undo(&mut self, wait: Duration, seccomp_ok: bool) -> Result<Vec<UndoneAt>, BoxError>;
+
     /// The site's place for the report, where its agents measured.
     fn take_filing(&mut self) -> Option<Box<dyn Filing>>;
 }
@@ -118,4 +141,24 @@ pub struct PresentRank {
     pub pid: i32,
     /// The start of that process in clock ticks after boot.
     pub start_ticks: u64,
+}
+
+/// A host, and what was taken out of each rank there, or why nothing was.
+pub type UndoneAt = (String, Result<Vec<UndoneRank>, String>);
+
+/// The leftovers of an earlier trimtab in a rank, and what became of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UndoneRank {
+    /// The rank.
+    pub rank: u32,
+    /// Its process there.
+    pub pid: i32,
+    /// True if anything was in it.
+    pub was_there: bool,
+    /// Places that were restored.
+    pub patches: u64,
+    /// Longest time the process was held, microseconds.
+    pub pause_us_max: f64,
+    /// Why something is still there.
+    pub problem: Option<String>,
 }

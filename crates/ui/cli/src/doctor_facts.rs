@@ -183,8 +183,7 @@ fn now_s() -> i64 {
 }
 
 fn audit() -> Result<String, String> {
-    let path = trimtab_audit::default_path().map_err(|error| error.to_string())?;
-    trimtab_audit::Log::open(&path).map_err(|error| chain(error.into()))?;
+    let path = trimtab_agent::HostLog::file().map_err(|error| chain(error.into()))?;
     Ok(path.display().to_string())
 }
 

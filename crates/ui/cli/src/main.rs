@@ -23,7 +23,6 @@ mod pack;
 mod points;
 mod probe;
 mod probe_values;
-mod probe_where;
 mod progress;
 mod remote;
 mod site;

@@ -1,18 +1,18 @@
 //! `probe`: scripts of probes.
 //!
-//! Next: `explain` for what one would do, `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
+//! Next: `explain` for what one would do, `probe_values` for how results look, `trimtab-engine`'s `script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
 use crate::engine::Parts;
-use crate::probe_where::Probed;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, output, probe_values, probe_where};
+use crate::{DONE, PARTIAL, departed, output, probe_values};
 use anyhow::{Context as _, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use trimtab_engine::{Begun, Nobody, Program, Target};
-use trimtab_script::{Error, Message, Options, Permissions};
+use trimtab_engine::{Begun, Event, Found, Listener, Nobody, Program, Script, Target};
+use trimtab_script::{Error, Options, Permissions};
 use trimtab_store::Store;
 use trimtab_track::slurm::SlurmId;
 use trimtab_types::Pid;
@@ -31,32 +31,33 @@ pub fn run(
     }
     let parts = Parts::of(None);
     let engine = parts.engine(&Nobody, None);
+    let limit = options.seconds.map(Duration::from_secs_f64);
+    let script = Script { options: script, ranks: options.ranks.clone(), limit, just_begun: !command.is_empty() };
+    let run = |aim: Aim| probe(&parts, &aim, &script, options);
     match (rest, command, options.slurm) {
         ([], [], None) => {
             bail!("nothing to probe; give a process id or a job behind the script, `--slurm JOB`, or `-- COMMAND`")
         }
-        ([], [], Some(id)) => probe_where::run(&engine.look(Target::Slurm(id))?, &script, options, false),
+        ([], [], Some(id)) => run(Aim::Job(engine.look(Target::Slurm(id))?)),
         ([target], [], None) => {
             let pid = match job_in_store(target, store)? {
-                InStore::Slurm(id) => {
-                    return probe_where::run(&engine.look(Target::Slurm(id))?, &script, options, false);
-                }
+                InStore::Slurm(id) => return run(Aim::Job(engine.look(Target::Slurm(id))?)),
                 InStore::Process(pid) => pid,
             };
             if options.process {
-                return probe_where::plain(pid, &script, options, false);
+                return run(Aim::Process(pid));
             }
             match engine.find(Target::Process(pid), None) {
-                Ok(found) => probe_where::run(&found, &script, options, false),
-                Err(error) if error.is_no_job() => probe_where::plain(pid, &script, options, false),
+                Ok(found) => run(Aim::Job(found)),
+                Err(error) if error.is_no_job() => run(Aim::Process(pid)),
                 Err(error) => Err(error.into()),
             }
         }
         ([], command, None) => {
             let mut program = Program::start(command)?;
             let code = match program.wait_for_processes()? {
-                Begun::Plain(pid) => probe_where::plain(pid, &script, options, true)?,
-                Begun::Job(found) => probe_where::run(&found, &script, options, true)?,
+                Begun::Plain(pid) => run(Aim::Process(pid))?,
+                Begun::Job(found) => run(Aim::Job(found))?,
             };
             let status = program.wait()?;
             Ok(if status != 0 { status } else { code })
@@ -133,63 +134,71 @@ pub fn said(error: Error, text: &str) -> anyhow::Error {
     }
 }
 
-/// Reads until it is over, takes the probes out and shows what they left.
-/// Exit code, and what to tell of processes that ended by a fault.
-pub fn watch(
-    mut running: impl Probed,
-    options: &ProbeOptions,
-    terminal: &Terminal,
-) -> anyhow::Result<(u8, Vec<String>)> {
-    let (functions, refused) = running.refusals();
-    for one in &refused {
-        eprintln!("trimtab: not probed: {}: {}", one.function, one.reason);
+/// The same of an error on the way to the processes.
+fn refused(error: trimtab_engine::Error, text: &str) -> anyhow::Error {
+    match error {
+        trimtab_engine::Error::Script(error) => said(error, text),
+        other => other.into(),
     }
-    for name in running.awaited() {
-        eprintln!("trimtab: {name} waits until its library is loaded");
+}
+
+/// Shows messages as they come, and ends the script when nobody reads them any more.
+struct Shown<'a> {
+    terminal: &'a Terminal,
+    /// Standard output is for people, not for JSON.
+    prints: bool,
+    unread: Mutex<Option<anyhow::Error>>,
+}
+
+impl Shown<'_> {
+    fn unread(&self) -> MutexGuard<'_, Option<anyhow::Error>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let limit = [options.seconds.map(Duration::from_secs_f64), running.wanted()].into_iter().flatten().min();
-    let to_standard_output = options.json.as_deref() == Some(Path::new("-"));
-    let mut messages: Vec<Message> = Vec::new();
-    let ended_by = loop {
-        let poll = running.poll()?;
-        for message in &poll.messages {
-            if !to_standard_output {
-                terminal.print(&probe_values::line(message))?;
+}
+
+impl Listener for Shown<'_> {
+    fn hear(&self, event: &Event) {
+        let mut unread = self.unread();
+        match event {
+            Event::Message(message) if self.prints && unread.is_none() => {
+                *unread = self.terminal.print(&probe_values::line(message)).err();
             }
+            Event::Message(_) => {}
+            other => self.terminal.hear(other),
         }
-        messages.extend(poll.messages);
-        if terminal.is_interrupted() {
-            break "interrupted";
-        } else if poll.stopped {
-            break "stop";
-        } else if poll.has_new_handler {
-            break "fault handler";
-        } else if poll.alive == 0 {
-            break "program ended";
-        } else if limit.is_some_and(|limit| running.elapsed() >= limit) {
-            break "time";
-        }
-        terminal.say(format!("probing {functions} functions, {:.1} s", running.elapsed().as_secs_f64()));
-        running.wait(limit.map(|limit| limit.saturating_sub(running.elapsed())));
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.terminal.is_interrupted() || self.unread().is_some()
+    }
+}
+
+/// The processes that a script is for.
+enum Aim {
+    Job(Found),
+    Process(Pid),
+}
+
+/// Runs a script until it is over, and shows what it left.
+fn probe(parts: &Parts, aim: &Aim, script: &Script, options: &ProbeOptions) -> anyhow::Result<u8> {
+    let terminal = Terminal::new()?;
+    let prints = options.json.as_deref() != Some(Path::new("-"));
+    let shown = Shown { terminal: &terminal, prints, unread: Mutex::new(None) };
+    let engine = parts.engine(&shown, None);
+    let probed = match aim {
+        Aim::Job(found) => engine.probe(found, script),
+        Aim::Process(pid) => engine.probe_process(*pid, script),
     };
-    terminal.finish();
-    let seconds = running.elapsed().as_secs_f64();
-    let (last, values, summary) = running.finish()?;
-    for message in &last {
-        if !to_standard_output {
-            output::print_text(&probe_values::line(message))?;
-        }
+    let probed = probed.map_err(|error| refused(error, &script.options.text))?;
+    if let Some(error) = shown.unread().take() {
+        return Err(error);
     }
-    messages.extend(last);
-    let mut result =
-        probe_values::Outcome { ended_by, seconds, functions, refused: &refused, messages, values, summary };
     if let Some(path) = &options.json {
-        output::write(path, &(serde_json::to_string_pretty(&result.as_json())? + "\n"))?;
+        output::write(path, &(serde_json::to_string_pretty(&probe_values::as_json(&probed))? + "\n"))?;
     }
-    if !to_standard_output {
-        output::print_text(&result.text())?;
+    if prints {
+        output::print_text(&probe_values::text(&probed))?;
     }
-    let departed = std::mem::take(&mut result.summary.departed);
-    let code = if result.is_complete() { DONE } else { PARTIAL };
-    Ok((code, departed))
+    let code = if probe_values::is_complete(&probed) { DONE } else { PARTIAL };
+    Ok(departed::told(&probed.ends, code))
 }

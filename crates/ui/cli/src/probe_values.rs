@@ -4,7 +4,8 @@
 
 use serde_json::json;
 use std::fmt::Write;
-use trimtab_script::{Message, MessageValue, Named, Refusal, Summary, Value};
+use trimtab_engine::Probed;
+use trimtab_script::{Message, MessageValue, Named, Value};
 
 /// Columns of a histogram's longest bar.
 const BAR_COLUMNS: u64 = 40;
@@ -12,24 +13,6 @@ const BAR_COLUMNS: u64 = 40;
 const REASONS_MAX: usize = 2;
 /// Stacks shown at most.
 const STACKS_MAX: usize = 10;
-
-/// All there is to say about a script that ran.
-pub struct Outcome<'a> {
-    /// The reason for its end.
-    pub ended_by: &'static str,
-    /// How long the probes were in.
-    pub seconds: f64,
-    /// Functions of the script.
-    pub functions: usize,
-    /// Those that could not be probed.
-    pub refused: &'a [Refusal],
-    /// Its messages.
-    pub messages: Vec<Message>,
-    /// Its variables.
-    pub values: Vec<Named>,
-    /// Its cost and its losses.
-    pub summary: Summary,
-}
 
 /// A message on one line.
 pub fn line(message: &Message) -> String {
@@ -43,74 +26,72 @@ pub fn line(message: &Message) -> String {
     format!("[{from}] {}: {}", message.tag, values.join(" "))
 }
 
-impl Outcome<'_> {
-    /// True if every function was probed and nothing went wrong on the way.
-    pub fn is_complete(&self) -> bool {
-        self.refused.is_empty() && self.summary.warnings.is_empty()
-    }
+/// True if every function was probed and nothing went wrong on the way.
+pub fn is_complete(probed: &Probed) -> bool {
+    probed.refused.is_empty() && probed.summary.warnings.is_empty()
+}
 
-    /// For programs.
-    pub fn as_json(&self) -> serde_json::Value {
-        json!({
-            "schema": "trimtab.probe/1",
-            "ended_by": self.ended_by,
-            "seconds": self.seconds,
-            "functions": self.functions,
-            "refused": self.refused,
-            "variables": self.values,
-            "messages": self.messages,
-            "cost": self.summary,
-        })
-    }
+/// For programs.
+pub fn as_json(probed: &Probed) -> serde_json::Value {
+    json!({
+        "schema": "trimtab.probe/1",
+        "ended_by": probed.ended_by.word(),
+        "seconds": probed.seconds,
+        "functions": probed.functions,
+        "refused": probed.refused,
+        "variables": probed.values,
+        "messages": probed.messages,
+        "cost": probed.summary,
+    })
+}
 
-    /// For people.
-    pub fn text(&self) -> String {
-        let width = self.values.iter().map(|named| named.name.len()).max().unwrap_or(0);
-        let mut text = String::new();
-        for named in &self.values {
-            let _ = writeln!(text, "{:width$}  {}", named.name, result(named));
-            text += &named.value.as_ref().map(details).unwrap_or_default();
-        }
-        let summary = &self.summary;
+/// For people.
+pub fn text(probed: &Probed) -> String {
+    let width = probed.values.iter().map(|named| named.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for named in &probed.values {
+        let _ = writeln!(text, "{:width$}  {}", named.name, result(named));
+        text += &named.value.as_ref().map(details).unwrap_or_default();
+    }
+    let summary = &probed.summary;
+    let _ = writeln!(
+        text,
+        "{:.2} s, ended by: {}; {} places in {} functions; paused {:.0} us to insert, {}",
+        probed.seconds,
+        probed.ended_by.word(),
+        summary.points,
+        probed.functions - probed.refused.iter().filter(|one| !one.is_of_exits()).count(),
+        summary.pause_insert_us_max,
+        summary.pause_remove_us_max.map_or_else(
+            || "nothing was left to remove them from".to_owned(),
+            |pause_us| format!("{pause_us:.0} us to remove")
+        )
+    );
+    for late in &summary.late {
         let _ = writeln!(
             text,
-            "{:.2} s, ended by: {}; {} places in {} functions; paused {:.0} us to insert, {}",
-            self.seconds,
-            self.ended_by,
-            summary.points,
-            self.functions - self.refused.iter().filter(|one| !one.is_of_exits()).count(),
-            summary.pause_insert_us_max,
-            summary.pause_remove_us_max.map_or_else(
-                || "nothing was left to remove them from".to_owned(),
-                |pause_us| format!("{pause_us:.0} us to remove")
-            )
+            "late: {} in process {} after {:.1} s, {} places; calls before that were missed",
+            late.library, late.pid, late.after_s, late.points
         );
-        for late in &summary.late {
-            let _ = writeln!(
-                text,
-                "late: {} in process {} after {:.1} s, {} places; calls before that were missed",
-                late.library, late.pid, late.after_s, late.points
-            );
-        }
-        for (count, what) in [
-            (summary.loss.unreadable_loads, "loads from addresses that can't be read yielded 0"),
-            (summary.loss.messages, "messages found no room"),
-            (summary.loss.elapsed_unknown, "elapsed times were not known"),
-            (summary.loss.skipped, "runs were skipped inside signal handlers"),
-            (summary.loss.threads, "hits were on threads beyond those there was room for"),
-        ] {
-            if count > 0 {
-                let _ = writeln!(text, "warning: {count} {what}");
-            }
-        }
-        for note in &summary.notes {
-            let _ = writeln!(text, "note: {note}");
-        }
-        for warning in &summary.warnings {
-            let _ = writeln!(text, "warning: {warning}");
-        }
-        text
     }
+    for (count, what) in [
+        (summary.loss.unreadable_loads, "loads from addresses that can't be read yielded 0"),
+        (summary.loss.messages, "messages found no room"),
+        (summary.loss.elapsed_unknown, "elapsed times were not known"),
+        (summary.loss.skipped, "runs were skipped inside signal handlers"),
+        (summary.loss.threads, "hits were on threads beyond those there was room for"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(text, "warning: {count} {what}");
+        }
+    }
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for warning in &summary.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
 }
 
 /// A variable's value, and what is missing of it.

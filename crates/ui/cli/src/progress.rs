@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_engine::{Event, Listener, Partial, Stage, WindowSoFar};
+use trimtab_engine::{Event, Listener, Partial, ScriptSoFar, Stage, WindowSoFar};
 
 /// A signal that comes so soon after the first is the same: `timeout` and some batch systems send it twice.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -112,6 +112,11 @@ impl Listener for Terminal {
             }
             Event::Stage(stage) => self.say(shown(stage)),
             Event::Partial(Partial::Window(so_far)) => self.say(recorded(so_far)),
+            Event::Partial(Partial::Script(ScriptSoFar { seconds, functions, .. })) => {
+                self.say(format!("probing {functions} functions, {seconds:.1} s"));
+            }
+            // Whoever has a script shows its messages.
+            Event::Message(_) => {}
             Event::Warning(text) => eprintln!("trimtab: {text}"),
             Event::Done => self.finish(),
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use trimtab_agent::exchange::Gather;
 use trimtab_agent::script::values::{Buckets, Counted, Digits, Single, Values, Variable};
 use trimtab_agent::script::{Answer, Command, Polled, Sent, SentValue, Start, Started};
-use trimtab_agent::talk::{Ask, Piece, Present, PresentRank, Question, Say, Undone};
+use trimtab_agent::talk::{Ask, Piece, Present, PresentRank, Question, Say, UndoneRank};
 use trimtab_measure::{Reply, WindowId};
 use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Filter, RankSet};
@@ -159,7 +159,7 @@ fn says() -> Vec<Say> {
     let sent = Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
     let polled = Polled { messages: vec![sent], has_more: true, is_stopped: false, has_new_handler: false, alive: 2 };
     let started = Started { ranks: vec![0, 1], functions: 1, ..Started::default() };
-    let undone = Undone { rank: 0, pid: 9, was_there: true, patches: 4, pause_us_max: 31.0, problem: None };
+    let undone = UndoneRank { rank: 0, pid: 9, was_there: true, patches: 4, pause_us_max: 31.0, problem: None };
     vec![
         Say::Here(Present { host: "n1".to_owned(), key: "k".to_owned(), size: Some(4), ranks: vec![rank] }),
         Say::Window(vec![1, 2, 1, 1, b'h', 1, b't', 0]),

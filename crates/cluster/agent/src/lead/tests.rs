@@ -5,7 +5,7 @@ use crate::contribute::contribute;
 use crate::exchange::{Keeper, NOTHING};
 use crate::facts::Shelf;
 use crate::serve::{join, value_of};
-use crate::talk::PresentRank;
+use crate::talk::{PresentRank, UndoneRank};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
@@ -22,11 +22,11 @@ const UNHEARD: Say = Say::Bye;
 const GONE: Say = Say::Undone(Vec::new());
 
 /// The rows of agent `index`: 400 bytes of each of its ranks.
-fn rows(index: usize) -> Vec<Undone> {
+fn rows(index: usize) -> Vec<UndoneRank> {
     let row = |number: usize| {
         let rank = (index * RANKS + number) as u32;
         let problem = Some(format!("{rank:0>390}"));
-        Undone { rank, pid: 1, was_there: true, patches: 1, pause_us_max: 0.5, problem }
+        UndoneRank { rank, pid: 1, was_there: true, patches: 1, pause_us_max: 0.5, problem }
     };
     (0..RANKS).map(row).collect()
 }

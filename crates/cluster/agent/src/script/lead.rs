@@ -12,6 +12,7 @@ use crate::lead::Lead;
 use crate::talk::{Ask, Present, Say};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use trimtab_engine::{BoxError, Left};
 use trimtab_reduce::Filter;
 use trimtab_reduce::filter::VALUE_BYTES_MAX;
 use trimtab_script::{Message, Named, Poll, Refusal, Summary};
@@ -19,6 +20,8 @@ use trimtab_types::Rank;
 
 /// Bytes of messages that all agents together may send in one answer: a wave's worth.
 const MESSAGES_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
+/// Between two questions.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Least that each may send.
 const MESSAGES_BYTES_MIN: usize = 512;
 
@@ -33,9 +36,6 @@ pub struct Probing<'l, 'a> {
     /// Ranks that have no place for it, for the summary.
     not_probed: Vec<String>,
 }
-
-/// The end of a script: the last messages, variables, costs.
-pub type Left = (Vec<Message>, Vec<Named>, Summary);
 
 impl<'l, 'a> Probing<'l, 'a> {
     /// Puts a script into the chosen ranks of all agents that have some.
@@ -92,103 +92,6 @@ impl<'l, 'a> Probing<'l, 'a> {
         Err(Error::Script { reasons: reasons.into_iter().map(said).collect() })
     }
 
-    /// Ranks it is in.
-    pub fn rank_count(&self) -> usize {
-        self.started.values().map(|started| started.ranks.len()).sum()
-    }
-
-    /// Functions of the script, and those that can't be probed somewhere.
-    pub fn refusals(&self) -> (usize, Vec<Refusal>) {
-        let functions = self.started.values().map(|started| started.functions).max().unwrap_or(0);
-        let all: BTreeSet<&(String, String)> = self.started.values().flat_map(|started| &started.refused).collect();
-        let refusal =
-            |(function, reason): &(String, String)| Refusal { function: function.clone(), reason: reason.clone() };
-        (functions as usize, all.into_iter().map(refusal).collect())
-    }
-
-    /// Places in libraries that are still to be loaded.
-    pub fn awaited(&self) -> Vec<String> {
-        let all: BTreeSet<&String> = self.started.values().flat_map(|started| &started.awaited).collect();
-        all.into_iter().cloned().collect()
-    }
-
-    /// How long the script wants to record.
-    pub fn wanted(&self) -> Option<Duration> {
-        self.started.values().find_map(|started| started.wanted_us).map(Duration::from_micros)
-    }
-
-    /// Time since it is in everywhere.
-    pub fn elapsed(&self) -> Duration {
-        self.since.elapsed()
-    }
-
-    /// More messages wait at agents than one answer held.
-    pub fn has_more(&self) -> bool {
-        self.has_more
-    }
-
-    /// Asks all agents what has come.
-    ///
-    /// # Errors
-    /// When the tree takes no question, or no agent is left.
-    pub fn poll(&mut self) -> Result<Poll, Error> {
-        let bytes_max = (MESSAGES_BYTES_MAX / self.started.len().max(1)).max(MESSAGES_BYTES_MIN) as u32;
-        let mut answers = self.lead.ask(Ask::Script(Box::new(Command::Poll { bytes_max })))?.said;
-        let mut poll = Poll::default();
-        self.has_more = false;
-        for index in self.living() {
-            let Some(Say::Script(answer)) = answers.remove(&index) else {
-                self.lost.insert(index);
-                continue;
-            };
-            let Answer::Polled(Polled { messages, has_more, is_stopped, has_new_handler, alive }) = *answer else {
-                continue;
-            };
-            poll.messages.extend(messages.into_iter().map(Message::from));
-            poll.stopped |= is_stopped;
-            poll.has_new_handler |= has_new_handler;
-            poll.alive += alive as usize;
-            self.has_more |= has_more;
-        }
-        if self.living().is_empty() {
-            return Err(Error::Script { reasons: vec![self.lost_text()] });
-        }
-        Ok(poll)
-    }
-
-    /// Takes it out everywhere and has what was counted merged.
-    ///
-    /// # Errors
-    /// When the tree takes no question.
-    pub fn finish(mut self) -> Result<Left, Error> {
-        let mut answers = self.lead.ask(Ask::Script(Box::new(Command::Finish)))?.said;
-        let (mut messages, mut summary) = (Vec::new(), Summary::default());
-        let (mut fixed_bytes, mut growing_bytes) = (0, 0_u64);
-        for index in self.living() {
-            let Some(Say::Script(answer)) = answers.remove(&index) else {
-                self.lost.insert(index);
-                continue;
-            };
-            let Answer::Finished(finished) = *answer else { continue };
-            fixed_bytes = finished.fixed_bytes.max(fixed_bytes);
-            growing_bytes = growing_bytes.saturating_add(finished.growing_bytes);
-            messages.extend(finished.messages.into_iter().map(Message::from));
-            let name = self.lead.name_of(index).to_owned();
-            let mut own = finished.summary;
-            own.loss.messages = own.loss.messages.saturating_add(finished.dropped);
-            own.warnings.iter_mut().for_each(|warning| *warning = format!("{name}: {warning}"));
-            summary = summary.and(own);
-        }
-        let fits = fixed_bytes.saturating_add(growing_bytes) <= VALUE_BYTES_MAX as u64;
-        let counted = if fits { self.merged()? } else { None };
-        let counted = counted.map_or_else(|| self.collected(&mut summary), Ok)?;
-        summary.warnings.append(&mut self.not_probed);
-        if !self.lost.is_empty() {
-            summary.warnings.push(self.lost_text());
-        }
-        Ok((messages, counted.into_iter().map(Named::from).collect(), summary))
-    }
-
     /// The variables, merged in the tree; `None` if that can't be done.
     fn merged(&mut self) -> Result<Option<Vec<Variable>>, Error> {
         let Some(result) = self.lead.ask_merged(Ask::Values, filter())? else { return Ok(None) };
@@ -229,6 +132,90 @@ impl<'l, 'a> Probing<'l, 'a> {
             names.join(", "),
             ranks.join(", ")
         )
+    }
+}
+
+impl trimtab_engine::Probing for Probing<'_, '_> {
+    fn refusals(&self) -> (usize, Vec<Refusal>) {
+        let functions = self.started.values().map(|started| started.functions).max().unwrap_or(0);
+        let all: BTreeSet<&(String, String)> = self.started.values().flat_map(|started| &started.refused).collect();
+        let refusal =
+            |(function, reason): &(String, String)| Refusal { function: function.clone(), reason: reason.clone() };
+        (functions as usize, all.into_iter().map(refusal).collect())
+    }
+
+    fn awaited(&self) -> Vec<String> {
+        let all: BTreeSet<&String> = self.started.values().flat_map(|started| &started.awaited).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    fn wanted(&self) -> Option<Duration> {
+        self.started.values().find_map(|started| started.wanted_us).map(Duration::from_micros)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn poll(&mut self) -> Result<Poll, BoxError> {
+        let bytes_max = (MESSAGES_BYTES_MAX / self.started.len().max(1)).max(MESSAGES_BYTES_MIN) as u32;
+        let mut answers = self.lead.ask(Ask::Script(Box::new(Command::Poll { bytes_max })))?.said;
+        let mut poll = Poll::default();
+        self.has_more = false;
+        for index in self.living() {
+            let Some(Say::Script(answer)) = answers.remove(&index) else {
+                self.lost.insert(index);
+                continue;
+            };
+            let Answer::Polled(Polled { messages, has_more, is_stopped, has_new_handler, alive }) = *answer else {
+                continue;
+            };
+            poll.messages.extend(messages.into_iter().map(Message::from));
+            poll.stopped |= is_stopped;
+            poll.has_new_handler |= has_new_handler;
+            poll.alive += alive as usize;
+            self.has_more |= has_more;
+        }
+        if self.living().is_empty() {
+            return Err(Error::Script { reasons: vec![self.lost_text()] }.into());
+        }
+        Ok(poll)
+    }
+
+    fn wait(&self, limit: Option<Duration>) {
+        // More messages wait at agents than one answer held.
+        if !self.has_more {
+            std::thread::sleep(limit.map_or(ASK_EVERY, |limit| limit.min(ASK_EVERY)));
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Left, BoxError> {
+        let mut answers = self.lead.ask(Ask::Script(Box::new(Command::Finish)))?.said;
+        let (mut messages, mut summary) = (Vec::new(), Summary::default());
+        let (mut fixed_bytes, mut growing_bytes) = (0, 0_u64);
+        for index in self.living() {
+            let Some(Say::Script(answer)) = answers.remove(&index) else {
+                self.lost.insert(index);
+                continue;
+            };
+            let Answer::Finished(finished) = *answer else { continue };
+            fixed_bytes = finished.fixed_bytes.max(fixed_bytes);
+            growing_bytes = growing_bytes.saturating_add(finished.growing_bytes);
+            messages.extend(finished.messages.into_iter().map(Message::from));
+            let name = self.lead.name_of(index).to_owned();
+            let mut own = finished.summary;
+            own.loss.messages = own.loss.messages.saturating_add(finished.dropped);
+            own.warnings.iter_mut().for_each(|warning| *warning = format!("{name}: {warning}"));
+            summary = summary.and(own);
+        }
+        let fits = fixed_bytes.saturating_add(growing_bytes) <= VALUE_BYTES_MAX as u64;
+        let counted = if fits { self.merged()? } else { None };
+        let counted = counted.map_or_else(|| self.collected(&mut summary), Ok)?;
+        summary.warnings.append(&mut self.not_probed);
+        if !self.lost.is_empty() {
+            summary.warnings.push(self.lost_text());
+        }
+        Ok(Left { messages, values: counted.into_iter().map(Named::from).collect(), summary })
     }
 }
 
