@@ -101,7 +101,7 @@ pub enum Error {
          {RSH_VARIABLE} which command reaches a host, such as `ssh`"
     )]
     AnothersWay {
-        /// Who went that way.
+        /// The launcher that went that way.
         launcher: String,
         /// Where.
         host: String,

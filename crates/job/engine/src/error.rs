@@ -87,7 +87,7 @@ pub enum Error {
     EndedUnseen {
         /// How it ended.
         status: ExitStatus,
-        /// What was seen of it.
+        /// The state in which it was seen last.
         why: String,
     },
     /// A program that was started never became a whole job.
@@ -95,7 +95,7 @@ pub enum Error {
     NeverWhole {
         /// How long it was waited for.
         seconds: u64,
-        /// What was seen of it.
+        /// The state in which it was seen last.
         why: String,
     },
     /// A program that was started can't be waited for.

@@ -47,7 +47,7 @@ impl Launched {
         Ok(far_launch(&ProcFs::new(), pid)?.and_then(Launched::from_launch))
     }
 
-    /// What was found of a launch; `None`: nothing tells its processes from others on the machines.
+    /// A launch that was found; `None`: nothing tells its processes from others on the machines.
     pub fn from_launch(launch: Launch) -> Option<Launched> {
         let comes_back = launch.far.iter().any(|far| is_here(&far.host));
         launch.mark.clone().map(|mark| Launched { launch, mark, comes_back })

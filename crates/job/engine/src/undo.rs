@@ -37,7 +37,7 @@ pub struct LookedAt {
     pub removed: Result<Option<Removed>, Error>,
 }
 
-/// What was taken out of a job.
+/// All that was taken out of a job.
 #[derive(Debug)]
 pub enum Undone {
     /// Of each process here.
