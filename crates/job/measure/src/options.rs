@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use trimtab_mpi::Group;
+use trimtab_session::{EITHER, each_of};
 use trimtab_types::context::Context;
 use trimtab_types::report::{Assumption, Event, LoopPlace};
 
@@ -43,8 +44,7 @@ impl FromStr for LoopName {
         if function.is_empty() {
             return Err("a loop is named by its function: FUNCTION:N, as `trimtab points` shows it".to_owned());
         }
-        let part = |part: &str| part.parse().ok().filter(|part: &u32| *part > 0);
-        let number = match number.map(|number| number.split('.').map(part).collect::<Option<Vec<u32>>>()) {
+        let number = match number.map(numbered) {
             Some(None) => return Err("a loop's number is like 2 or 2.1, as `trimtab points` shows it".to_owned()),
             number => number.flatten(),
         };
@@ -59,9 +59,17 @@ impl fmt::Display for LoopName {
     }
 }
 
-/// A loop's number as people write it: `2.1`.
+/// A loop's number as people write it: `2.1`, or `2.1+2.2` where passes of both are meant.
 pub(crate) fn dotted(number: &[u32]) -> String {
-    number.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+    let one = |number: &[u32]| number.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
+    each_of(number).map(one).collect::<Vec<_>>().join("+")
+}
+
+/// The number that [`dotted`] writes so.
+pub(crate) fn numbered(text: &str) -> Option<Vec<u32>> {
+    let part = |part: &str| part.parse().ok().filter(|part: &u32| (1..EITHER).contains(part));
+    let one = |number: &str| number.split('.').map(part).collect::<Option<Vec<u32>>>();
+    Some(text.split('+').map(one).collect::<Option<Vec<_>>>()?.join(&EITHER))
 }
 
 /// How many iterations a window has.
@@ -276,6 +284,18 @@ impl Progress for Silent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loops_name_is_read_as_it_is_written() {
+        for text in ["solve", "solve:2.1", "a::b@lib.so:1", "solve:1.1+1.2+3"] {
+            assert_eq!(text.parse::<LoopName>().map(|name| name.to_string()), Ok(text.to_owned()));
+        }
+        let both = "solve:1.1+2".parse::<LoopName>().expect("two loops of a function");
+        assert_eq!(both.number, Some(vec![1, 1, EITHER, 2]));
+        for text in ["solve:0", "solve:1..2", "solve:1+", "solve:4294967295", ":1"] {
+            assert!(text.parse::<LoopName>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn as_many_iterations_as_fill_the_time() {

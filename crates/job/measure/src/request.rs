@@ -365,6 +365,8 @@ pub struct SampledLoop {
     pub witness: Option<LoopName>,
     /// How often its body stands in its code, because the compiler unrolled it; 0, 1: once, as far as is known.
     pub copies: u32,
+    /// It is counted together with one before it, in which other ranks are in its place.
+    pub is_part: bool,
 }
 
 /// The ranks of a node, with probes in them.

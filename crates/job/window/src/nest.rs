@@ -101,6 +101,8 @@ pub trait Binary {
     /// # Errors
     /// Why its code can't be understood, as part of a sentence.
     fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String>;
+    /// True if no pass of what is around both loops of a function goes through the one and the other.
+    fn are_alternatives(&self, function: FunctionId, one: &[u32], other: &[u32]) -> bool;
 }
 
 /// A loop that runs.
@@ -120,6 +122,9 @@ pub struct NestLoop {
     pub is_seen_in_mpi: bool,
     /// Ranks of which no stack is in it.
     pub ranks_without: Vec<u32>,
+    /// The loops of the same function that the ranks are in instead of which no stack is in this one itself, on other sides of a
+    /// branch: one rank sends what another receives. None if some are elsewhere.
+    pub instead: Vec<Vec<u32>>,
 }
 
 /// Why loops around are not known or mean nothing.
@@ -254,8 +259,34 @@ impl Search<'_> {
             let around =
                 loops.iter().find(|one| found.number.split_last().is_some_and(|(_, outer)| one.number == outer));
             let around = around.filter(|_| self.has_rank_of(&inside)).map_or_else(|| inside.clone(), stacks_in);
-            self.nest.loops.extend(self.judged(function, found.clone(), depth, &inside, &around));
+            let judged = self.judged(function, found.clone(), depth, &inside, &around);
+            let ranks_in = |one: &FunctionLoop| stacks_in(one).into_iter().map(|stack| stack.rank).collect();
+            self.nest
+                .loops
+                .extend(judged.map(|one| NestLoop { instead: self.instead(&one, &loops, &ranks_in), ..one }));
         }
+    }
+
+    /// Loops as deep in the function as this one, in which the ranks are that are not in this one, each in one of them.
+    fn instead(
+        &self,
+        one: &NestLoop,
+        loops: &[FunctionLoop],
+        ranks_in: &dyn Fn(&FunctionLoop) -> BTreeSet<u32>,
+    ) -> Vec<Vec<u32>> {
+        let own = loops.iter().find(|own| own.number == one.number).map(ranks_in).unwrap_or_default();
+        let mut lacking: BTreeSet<u32> = self.stacks.iter().map(|stack| stack.rank).collect();
+        lacking.retain(|rank| !own.contains(rank));
+        let mut chosen = vec![one.number.clone()];
+        for other in loops.iter().filter(|other| other.number.len() == one.number.len()) {
+            let ranks = ranks_in(other);
+            let is_apart = |known: &Vec<u32>| self.binary.are_alternatives(one.function, known, &other.number);
+            if !ranks.is_empty() && ranks.is_subset(&lacking) && chosen.iter().all(is_apart) {
+                lacking.retain(|rank| !ranks.contains(rank));
+                chosen.push(other.number.clone());
+            }
+        }
+        if lacking.is_empty() { chosen.split_off(1) } else { Vec::new() }
     }
 
     /// True if all stacks of some rank are among these.
@@ -300,6 +331,7 @@ impl Search<'_> {
             share,
             is_seen_in_mpi: any_below(&[Origin::Mpi]),
             ranks_without: ranks.difference(&with).copied().collect(),
+            instead: Vec::new(),
         })
     }
 }

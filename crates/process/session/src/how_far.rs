@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-x86`'s `how_far`, which finds the places; `stub`'s `target`, which reads them.
 
+use crate::inner::EITHER;
 use crate::inside::Inside;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use trimtab_stub::layout::{
@@ -48,6 +49,9 @@ impl LoopWatch {
         (sites, flags_unread): (&[Site], bool),
         function: Option<&Function>,
     ) -> Result<LoopWatch, String> {
+        if number.contains(&EITHER) {
+            return Err("ranks are in several loops, each of which has a counter of its own".to_owned());
+        }
         let found = inside.flow.loop_numbered(number).ok_or("calls of its function stand for its passes")?;
         let [Site { kind: SiteKind::At(site), .. }] = sites else {
             return Err("its passes are seen at several places".to_owned());

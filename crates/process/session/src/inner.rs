@@ -46,6 +46,9 @@ pub struct InnerRequest {
 /// Behind the number of a loop: its entrances are meant.
 pub const ENTRANCES: u32 = 0;
 
+/// Between the numbers of two loops: passes of both are meant. It is no number of a loop.
+pub const EITHER: u32 = u32::MAX;
+
 /// A loop whose passes a window counts.
 #[derive(Clone, Debug)]
 pub struct LoopRequest {
@@ -54,7 +57,7 @@ pub struct LoopRequest {
     /// Where the function begins.
     pub function: ProcAddr,
     /// The loop's number in it, as `points` shows it. None: calls of the function are counted in its place. With
-    /// [`ENTRANCES`] behind it: passes of the blocks by which the loop is entered.
+    /// [`ENTRANCES`] behind it: passes of the blocks by which the loop is entered. With [`EITHER`] in it: passes of several.
     pub number: Vec<u32>,
     /// Its probe's work; its role is [`trimtab_stub::layout::role::LOOP`].
     pub probe: Probe,
@@ -171,8 +174,13 @@ fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String
         Some((&ENTRANCES, number)) => modules.look_inside(request.function, |inside| {
             inside.entrances(number).into_iter().map(Inner::Instruction).collect()
         }),
-        Some(_) => Ok(vec![Inner::Loop(request.number.clone())]),
+        Some(_) => Ok(each_of(&request.number).map(|number| Inner::Loop(number.to_vec())).collect()),
     }
+}
+
+/// The numbers of the loops that a number with [`EITHER`] means; of any other one that alone.
+pub fn each_of(number: &[u32]) -> impl Iterator<Item = &[u32]> {
+    number.split(|part| *part == EITHER)
 }
 
 /// Registers and flags that nobody reads any more where a point's bodies run.

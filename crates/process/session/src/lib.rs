@@ -75,7 +75,7 @@ pub use image_cache::{ImageCache, LoadedImage};
 pub use image_cache::{branches_from, branches_to_bytes};
 #[doc(hidden)]
 pub use imports::are_kept_imports;
-pub use inner::{ENTRANCES, Inner, InnerRequest, LoopRequest};
+pub use inner::{EITHER, ENTRANCES, Inner, InnerRequest, LoopRequest, each_of};
 pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use interposers::interposers;

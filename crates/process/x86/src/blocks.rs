@@ -116,6 +116,35 @@ impl ControlFlow {
         self.loops.iter().find(|found| found.number == number)
     }
 
+    /// True if no pass of what is around both loops goes through the one and the other: they stand on two sides of a branch.
+    pub fn are_alternatives(&self, one: &[u32], other: &[u32]) -> bool {
+        let (Some(first), Some(second)) = (self.loop_numbered(one), self.loop_numbered(other)) else { return false };
+        let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+        let around = self.loop_numbered(&one[..common]);
+        let is_inside = common == one.len() || common == other.len();
+        if is_inside || !self.is_complete || around.is_some_and(Loop::is_irreducible) {
+            return false;
+        }
+        let begins = around.map(|around| around.header);
+        !self.leads_to(first, second, begins) && !self.leads_to(second, first, begins)
+    }
+
+    /// True if there is a way from one loop to another that does not go through the block `but`.
+    fn leads_to(&self, from: &Loop, to: &Loop, but: Option<usize>) -> bool {
+        let mut is_seen = vec![false; self.blocks.len()];
+        let mut left = from.blocks.clone();
+        while let Some(block) = left.pop() {
+            if Some(block) == but || std::mem::replace(&mut is_seen[block], true) {
+                continue;
+            }
+            if to.blocks.contains(&block) {
+                return true;
+            }
+            left.extend(&self.blocks[block].successors);
+        }
+        false
+    }
+
     pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }

@@ -222,6 +222,24 @@ fn addresses_that_a_call_is_given() {
     }
 }
 
+/// Ranks may be in two loops instead of one only where no way leads from one to the other but by a pass of what is around.
+#[test]
+fn loops_on_two_sides_of_a_branch_are_alternatives() {
+    let rows: [(&str, &str, [&[u32]; 2], bool); 6] = [
+        ("two_sides", "je:B A . je:A ret B . je:B ret", [&[1], &[2]], true),
+        ("two_sides_in_a_loop", "O . je:B A . je:A jmp:E B . je:B E . je:O ret", [&[1, 1], &[1, 2]], true),
+        ("two_in_a_row", ". A . je:A . B . je:B ret", [&[1], &[2]], false),
+        ("two_in_a_row_in_a_loop", "O . A . je:A . B . je:B . je:O ret", [&[1, 1], &[1, 2]], false),
+        ("one_inside", "A . B . je:B . je:A ret", [&[1], &[1, 1]], false),
+        ("no_such_loop", "A . je:A ret", [&[1], &[2]], false),
+    ];
+    for (name, text, [one, other], want) in rows {
+        let flow = ControlFlow::of(&Lab::new(text).analysis());
+        assert_eq!(flow.are_alternatives(one, other), want, "{name}");
+        assert_eq!(flow.are_alternatives(other, one), want, "{name}");
+    }
+}
+
 #[test]
 fn dominators_and_calls() {
     let lab = Lab::new(". je:A B call jmp:C A . C . D ret");

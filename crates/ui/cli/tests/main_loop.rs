@@ -116,6 +116,47 @@ fn the_programs_loop_is_taken_without_hints() {
     }
 }
 
+/// Ranks that send and ranks that receive are in loops of their own, on two sides of a branch: both are one loop's passes.
+#[test]
+fn loops_on_two_sides_of_a_branch_are_one() {
+    let _alone = alone();
+    let program = Program { source: "sides.c", wrapper: "mpicc", function: "exchange" };
+    for (mpi, level) in [(Mpi::OpenMpi, "-O2"), (Mpi::Mpich, "-O0"), (Mpi::Mpich, "-O3")] {
+        let desk = Desk::new();
+        let name = format!("{} {level}", mpi.name());
+        let mut job = started(&compiled(&desk, &program, mpi, &[level, "-g"]), mpi);
+        let texts = snapshots(&mut job);
+        let options = format!("--iterations {ITERATIONS} --max-seconds 30");
+        let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+        assert_eq!((code, report.window.valid), (0, true), "{name}: {:?}", report.warnings);
+        let found = report.window.main_loop.clone().unwrap_or_else(|| panic!("{name}: {:?}", report.window));
+        assert!(found.function == program.function && found.number.contains('+'), "{name}: {found:?}");
+        let each = (u64::from(RANKS) * ITERATIONS, Some(u64::from(RANKS) * ITERATIONS * 512));
+        assert_eq!([calls(&report, "MPI_Send"), calls(&report, "MPI_Recv")], [each, each], "{name}");
+        let named = format!("--loop exchange:{} --iterations {ITERATIONS}", found.number);
+        let (_, again) = desk.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+        assert_eq!(again.window.main_loop.map(|found| found.number), Some(found.number), "{name}");
+        assert_eq!(calls(&again, "MPI_Send"), each, "{name}");
+        assert_unchanged(&texts, &name);
+    }
+}
+
+/// One rank that hands out what two others do passes its loop twice as often as they pass theirs.
+#[test]
+fn loops_that_ranks_pass_unequally_often_are_not_one() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let program = Program { source: "sides.c", wrapper: "mpicc", function: "hand_out" };
+    let path = compiled(&desk, &program, Mpi::OpenMpi, &["-O2", "-g"]);
+    let mut job = Launch::mpi(Mpi::OpenMpi, RANKS + 1, &path).args(["hand-out"]).start().expect("it starts");
+    let texts = snapshots(&mut job);
+    let (_, report) = desk.attach(job.pid(), &format!("--iterations {ITERATIONS} --max-seconds 12")).expect("a report");
+    assert_eq!(report.window.main_loop, None, "{:?}", report.window);
+    let said = report.window.loop_description.clone().unwrap_or_default();
+    assert!(said.contains("one may hand out what the others do"), "{said}");
+    assert_unchanged(&texts, "hand out");
+}
+
 fn snapshots(job: &mut Running) -> Vec<TextSnapshot> {
     let pids = job.rank_pids(LIMIT).expect("ranks");
     pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text can be read")).collect()

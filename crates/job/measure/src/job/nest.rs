@@ -14,6 +14,7 @@ use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use trimtab_session::{EITHER, each_of};
 use trimtab_types::report::LoopPlace;
 use trimtab_window::{
     Bursts, Counted, FunctionInfo, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
@@ -24,6 +25,12 @@ const FIRST_LOOK_MS: u64 = 2;
 
 /// Passes that must have been seen before a loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 500;
+
+/// Passes that ranks may be apart which are in several loops instead of one, the part of the passes that they may be, and passes
+/// from which that tells at once: probes do not go in everywhere at the same moment.
+const APART_MIN: u64 = 1;
+const APART_PART_MAX: f64 = 0.1;
+const APART_KNOWN_MIN: u64 = 20;
 
 /// Passes of a loop that an earlier window took, by which the time of one is known; and the part of `--max-seconds` that the
 /// second one is waited for.
@@ -108,8 +115,11 @@ impl Candidates {
 
     fn join(&mut self, node: Sampled) {
         self.loops.retain_mut(|one| {
-            let is_same = |other: &&SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
-            let Some(other) = node.loops.iter().find(is_same) else { return false };
+            let Some(other) = the_same(one, &node.loops) else { return false };
+            // On a node where all ranks are in one of the loops, that one alone is known.
+            if other.number.len() > one.number.len() {
+                (one.number, one.shown) = (other.number.clone(), other.shown.clone());
+            }
             one.is_seen_in_mpi |= other.is_seen_in_mpi;
             one.copies = one.copies.max(other.copies);
             if one.why_not.is_none() {
@@ -140,7 +150,8 @@ impl Candidates {
 
     /// Those that are counted. Of the rule's, none inside of one of which nothing can be told.
     fn watched(&self, mark: &Mark) -> Vec<Watched> {
-        let watched = self.loops.iter().enumerate().map(|(index, one)| Watched::of(index, one));
+        let loops = self.loops.iter().enumerate().filter(|(_, one)| !one.is_part);
+        let watched = loops.map(|(index, one)| Watched::of(index, one));
         match mark {
             Mark::Auto => watched.map_while(|one| one).collect(),
             _ => watched.flatten().filter(|one| !one.is_hidden).collect(),
@@ -152,6 +163,16 @@ impl Candidates {
         if self.why_not.is_none() {
             self.why_not = why(&self.loops);
         }
+    }
+
+    /// The same of loops that were counted: whatever was known before is not all.
+    fn note_counted(&mut self, told: Option<String>) {
+        let told = cannot_be_counted(&self.loops).or(told);
+        let known = self.why_not.take();
+        self.why_not = match (told, known) {
+            (Some(told), Some(known)) => Some(format!("{told}; {known}")),
+            (told, known) => told.or(known),
+        };
     }
 
     /// Stacks were looked at, and there was no loop to count.
@@ -177,6 +198,12 @@ impl Candidates {
                 "; its body stands {copies} times in its code, which compilers make of one: a pass may be {copies} iterations"
             );
         }
+        let several = self.loops.get(index).map_or(1, |one| each_of(&one.number).count());
+        if several > 1 {
+            said += &format!(
+                "; each rank is in one of these {several} loops, and passes it as often as the others pass theirs"
+            );
+        }
         if let Some(why) = &self.unknown_around {
             said += &format!("; a loop around it may not be known: {why}");
         }
@@ -191,7 +218,7 @@ impl Candidates {
             Some(reason) => format!("{}, which can't be counted ({reason})", one.shown),
             None => format!("{}, which was not counted", one.shown),
         };
-        around.filter(|(index, _)| !is_counted(*index)).map(said).collect()
+        around.filter(|(index, one)| !one.is_part && !is_counted(*index)).map(said).collect()
     }
 
     /// The loops around the one that was taken, or around the innermost one that was counted if none was.
@@ -226,6 +253,18 @@ impl Candidates {
     }
 }
 
+/// The loop of another node that is the same as this one: best alike in every way, else one of those in which ranks are in
+/// place of each other.
+fn the_same<'n>(one: &SampledLoop, others: &'n [SampledLoop]) -> Option<&'n SampledLoop> {
+    let is_same = |other: &&SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
+    let has_it = |many: &SampledLoop, one: &SampledLoop| each_of(&many.number).any(|number| number == one.number);
+    let is_one_of = |other: &&SampledLoop| {
+        one.function == other.function && !one.is_part && !other.is_part && (has_it(other, one) || has_it(one, other))
+    };
+    let own = others.iter().find(is_same).filter(|other| other.is_part == one.is_part);
+    own.or_else(|| others.iter().find(is_one_of))
+}
+
 /// A loop of the nest that is counted, or one of which it is counted whether it can have been passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Watched {
@@ -233,6 +272,8 @@ struct Watched {
     index: usize,
     name: LoopName,
     is_seen_in_mpi: bool,
+    /// Several loops are counted together, of which each rank is in one.
+    is_several: bool,
     /// In its place something is counted that each of its passes goes through: while that is not passed, it is not either.
     is_hidden: bool,
 }
@@ -244,7 +285,8 @@ impl Watched {
             false => LoopName { function: one.function.clone(), number: Some(one.number.clone()) },
             true => one.witness.clone()?,
         };
-        Some(Watched { index, name, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden })
+        let is_several = !is_hidden && one.number.contains(&EITHER);
+        Some(Watched { index, name, is_seen_in_mpi: one.is_seen_in_mpi, is_several, is_hidden })
     }
 }
 
@@ -287,6 +329,8 @@ struct Count {
     first: Option<(f64, Vec<u64>)>,
     /// Bursts in the passes of the rank that has passed it least.
     bursts: Vec<Bursts>,
+    /// When the latest look was answered, seconds.
+    seconds: f64,
 }
 
 /// Passes of each of them.
@@ -305,13 +349,13 @@ impl Count {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
         let bursts = vec![Bursts::default(); watched.len()];
-        Count { watched, functions, passed: Passed::default(), first: None, bursts }
+        Count { watched, functions, passed: Passed::default(), first: None, bursts, seconds: 0.0 }
     }
 
     /// Notes what a look has shown that was asked for at `asked_s` and answered at `seconds`.
     fn note(&mut self, passed: Passed, asked_s: f64, seconds: f64) {
         self.first.get_or_insert_with(|| (asked_s, passed.most.clone()));
-        self.passed = passed;
+        (self.passed, self.seconds) = (passed, seconds);
         for (bursts, least) in self.bursts.iter_mut().zip(&self.passed.least) {
             bursts.look(seconds, least.passes);
         }
@@ -343,12 +387,21 @@ impl Count {
     fn counted(&self, around_left: &BTreeSet<LoopName>) -> Vec<Counted> {
         let one = |(position, watched): (usize, &Watched)| {
             let is_hidden = watched.is_hidden && self.passed.most[position] > 0;
-            let passes = Some(self.passed.least[position]).filter(|_| !is_hidden);
+            let passes = Some(self.passed.least[position]).filter(|_| !is_hidden && self.is_in_step(position));
             let is_in_bursts = self.bursts[position].are_there();
             let is_around_left = around_left.contains(&watched.name);
             Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden, is_in_bursts, is_around_left }
         };
         self.watched.iter().enumerate().map(one).collect()
+    }
+
+    /// Ranks pass a loop equally often. Where they are in several loops, one may hand out what the others do.
+    fn is_in_step(&self, position: usize) -> bool {
+        let (least, most) = (self.passed.least[position].passes, self.passed.most[position]);
+        let apart = most.saturating_sub(least);
+        let is_known = least >= APART_KNOWN_MIN || self.seconds >= NEST_SECONDS;
+        let is_alike = apart <= APART_MIN || apart as f64 <= APART_PART_MAX * most as f64;
+        !self.watched[position].is_several || (is_known && is_alike)
     }
 
     /// The outermost loop inside of `taken`, or that one, of which the asked iterations fit into the time that is left.
@@ -410,7 +463,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
         match choice(lead, &count, seconds, limit_s) {
             LoopChoice::Nothing => {
                 let told = none_taken(&lead.facts.functions, &count, seconds);
-                lead.candidates.note(|loops| cannot_be_counted(loops).or(told));
+                lead.candidates.note_counted(told);
                 return Ok(Choice::Nothing);
             }
             LoopChoice::Take(taken) => {
@@ -569,18 +622,46 @@ fn seldom_with_calls(counted: Passes) -> String {
 
 /// The outermost loop around calls of MPI, if that can't be counted.
 fn cannot_be_counted(loops: &[SampledLoop]) -> Option<String> {
-    let outermost = loops.iter().find(|one| one.is_seen_in_mpi)?;
+    let outermost = loops.iter().find(|one| one.is_seen_in_mpi && !one.is_part)?;
     let reason = outermost.why_not.as_ref()?;
     Some(format!("{} can't be counted: {reason}", outermost.shown))
 }
 
 /// The outermost loop that was counted, which was not passed often enough.
 fn none_taken(functions: &[FunctionInfo], count: &Count, seconds: f64) -> Option<String> {
-    let outermost = count.watched.iter().position(|one| !one.is_hidden)?;
+    let is_counted = |position: &usize| !count.watched[*position].is_hidden;
+    let passed = |position: &usize| count.passed.least[*position];
+    let repeats = |position: &usize| passed(position).passes >= PASSES_MIN;
+    if let Some(without) = (0..count.watched.len()).filter(is_counted).find(repeats) {
+        let name = shown(functions, count.functions[without]);
+        return Some(match count.is_in_step(without) {
+            true => without_calls(&name, passed(&without), seconds),
+            false => out_of_step(&name, passed(&without).passes, count.passed.most[without], seconds),
+        });
+    }
+    let outermost = (0..count.watched.len()).find(is_counted)?;
     let (name, passes) = (shown(functions, count.functions[outermost]), count.passed.least[outermost].passes);
     Some(format!(
         "around it may be {name}, which was passed {passes} times in {seconds:.1} s, so an iteration of the program may be longer"
     ))
+}
+
+/// A loop that was passed often enough and is not taken, because ranks hardly call MPI in it.
+fn without_calls(name: &str, counted: Passes, seconds: f64) -> String {
+    let Passes { passes, with_mpi } = counted;
+    let with = if with_mpi == 0 { "none".to_owned() } else { format!("{with_mpi}") };
+    format!(
+        "{name} was passed {passes} times in {seconds:.1} s, {with} of them with a call of MPI, so that its passes are not taken for \
+         iterations of all ranks together; `trimtab loops` shows it, and --loop takes it nevertheless"
+    )
+}
+
+/// Loops of which each rank is in one are not taken, because ranks do not pass them equally often.
+fn out_of_step(name: &str, least: u64, most: u64, seconds: f64) -> String {
+    format!(
+        "ranks are in several loops instead of one, {name}, and passed theirs {least} to {most} times in {seconds:.1} s: one may hand \
+         out what the others do"
+    )
 }
 
 /// The reason why calls count in place of a loop, with what follows from it.
@@ -657,6 +738,65 @@ mod tests {
         assert_eq!(names(vec![]), Vec::<String>::new());
     }
 
+    /// Nodes on which all ranks are in one of several loops know nothing of the others.
+    #[test]
+    fn loops_in_which_other_ranks_are_instead_are_one() {
+        let several = |numbers: &[&[u32]]| {
+            let one = |number: &&[u32]| SampledLoop { number: number.to_vec(), ..node(5, &["a"]).loops[0].clone() };
+            Sampled { loops: numbers.iter().map(one).collect(), ..node(5, &[]) }
+        };
+        let mut both = several(&[&[1, EITHER, 2], &[2]]);
+        both.loops[1].is_part = true;
+        for nodes in [
+            vec![both.clone(), both.clone()],
+            vec![both.clone(), several(&[&[2]])],
+            vec![several(&[&[2]]), both.clone()],
+        ] {
+            let candidates = Candidates::common(nodes.into_iter());
+            let watched = candidates.watched(&Mark::Auto);
+            assert_eq!(
+                watched.iter().map(|one| one.name.number.clone()).collect::<Vec<_>>(),
+                [Some(vec![1, EITHER, 2])]
+            );
+            assert!(watched[0].is_several && candidates.doubts(0).contains("in one of these 2 loops"));
+            let counted = |least, most| {
+                let passed = Passed {
+                    least: vec![Passes { passes: least, with_mpi: least }],
+                    most: vec![most],
+                    pass_s: vec![1.0],
+                };
+                let bursts = vec![Bursts::default()];
+                let count =
+                    Count { watched: watched.clone(), functions: vec![0], passed, first: None, bursts, seconds: 2.0 };
+                let functions = [FunctionInfo { name: "loop 1+2 of a".to_owned(), ..FunctionInfo::default() }];
+                (
+                    count.counted(&BTreeSet::new())[0].passes.is_some(),
+                    none_taken(&functions, &count, 2.0).unwrap_or_default(),
+                )
+            };
+            assert!(counted(95, 100).0 && counted(3, 4).0);
+            assert!(!counted(3, 5).0, "too few to tell");
+            let (is_taken, said) = counted(30, 90);
+            assert!(
+                !is_taken && said.contains("passed theirs 30 to 90 times in 2.0 s"),
+                "a worker and who hands out: {said}"
+            );
+        }
+    }
+
+    /// A program may call MPI at its end only.
+    #[test]
+    fn a_loop_that_has_no_calls_is_not_taken_and_that_is_said() {
+        let mut none = Candidates { why_not: Some("grow calls itself".to_owned()), ..Candidates::default() };
+        none.note_counted(Some(without_calls("loop 1 of search", Passes { passes: 40, with_mpi: 0 }, 2.0)));
+        let said = none.why_not.unwrap_or_default();
+        assert!(
+            said.starts_with("loop 1 of search was passed 40 times in 2.0 s, none of them with a call of MPI"),
+            "{said}"
+        );
+        assert!(said.ends_with("; grow calls itself"), "{said}");
+    }
+
     #[test]
     fn loops_that_were_entered_since_are_named() {
         let nest = |loops: &[&str]| {
@@ -704,12 +844,14 @@ mod tests {
     #[test]
     fn a_loop_that_was_taken_gives_way_only_if_its_iterations_do_not_fit() {
         let name = LoopName { function: String::new(), number: None };
-        let one = |index| Watched { index, name: name.clone(), is_seen_in_mpi: true, is_hidden: false };
+        let one =
+            |index| Watched { index, name: name.clone(), is_seen_in_mpi: true, is_several: false, is_hidden: false };
         let passed = |passes| Passes { passes, with_mpi: passes };
         let (least, most, pass_s) = (vec![passed(2), passed(60)], vec![2, 60], vec![1.0, 0.1]);
         let passed = Passed { least, most, pass_s };
         let bursts = vec![Bursts::default(); 2];
-        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, first: None, bursts };
+        let count =
+            Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, first: None, bursts, seconds: 2.0 };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
     }
@@ -718,11 +860,17 @@ mod tests {
     #[test]
     fn only_passes_between_looks_tell_that_a_loop_is_too_fast() {
         let name = LoopName { function: String::new(), number: None };
-        let watched = vec![Watched { index: 0, name, is_seen_in_mpi: true, is_hidden: false }];
+        let watched = vec![Watched { index: 0, name, is_seen_in_mpi: true, is_several: false, is_hidden: false }];
         let looked = |looks: &[(u64, f64, f64)]| {
             let (functions, bursts) = (vec![1], vec![Bursts::default()]);
-            let mut count =
-                Count { watched: watched.clone(), functions, passed: Passed::default(), first: None, bursts };
+            let mut count = Count {
+                watched: watched.clone(),
+                functions,
+                passed: Passed::default(),
+                first: None,
+                bursts,
+                seconds: 0.0,
+            };
             for (passes, asked_s, seconds) in looks {
                 let least = vec![Passes { passes: *passes, with_mpi: *passes }];
                 count.note(Passed { least, most: vec![*passes], pass_s: vec![1e-4] }, *asked_s, *seconds);
@@ -781,12 +929,14 @@ mod tests {
             index,
             name: LoopName { function: String::new(), number: Some(vec![1]) },
             is_seen_in_mpi: true,
+            is_several: false,
             is_hidden: false,
         };
         let count = |passes: [u64; 2]| Count {
             watched: vec![one(0), one(1)],
             functions: vec![1, 2],
             first: None,
+            seconds: 2.0,
             bursts: vec![Bursts::default(); 2],
             passed: Passed {
                 least: passes.map(|passes| Passes { passes, with_mpi: passes }).to_vec(),

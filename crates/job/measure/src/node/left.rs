@@ -7,12 +7,13 @@
 
 use super::Window;
 use super::nest::NestSampler;
+use crate::options::numbered;
 use crate::request::LoopLeft;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
-use trimtab_session::Modules;
+use trimtab_session::{Modules, each_of};
 use trimtab_types::report::LoopPlace;
 use trimtab_types::{FileAddr, Pid};
 
@@ -69,15 +70,17 @@ impl Window<'_> {
             return None;
         }
         let header = FileAddr(u64::from_str_radix(place.address.trim_start_matches("0x"), 16).ok()?);
-        let number: Vec<u32> = place.number.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let numbers = numbered(&place.number)?;
         let image = &module.loaded.image;
         let function = image.function_at(header).map(|function| function.addr);
         let function = function.or_else(|| image.frame_at(header).map(|frame| frame.addr))?;
         let in_file = |address: u64| module.bias.to_file(trimtab_types::ProcAddr(address));
         let blocks = modules.look_inside(module.bias.to_proc(function), |inside| {
-            let found = inside.flow.loops.iter().find(|one| one.number == number)?;
+            let found =
+                each_of(&numbers).map(|number| inside.flow.loop_numbered(number)).collect::<Option<Vec<_>>>()?;
             let range = |block: &usize| &inside.flow.blocks[*block].range;
-            Some(found.blocks.iter().map(|block| in_file(range(block).start)..in_file(range(block).end)).collect())
+            let all = found.into_iter().flat_map(|found| &found.blocks);
+            Some(all.map(|block| in_file(range(block).start)..in_file(range(block).end)).collect())
         });
         blocks.ok().flatten()
     }

@@ -9,7 +9,7 @@ use super::lines::Lines;
 use super::selection::{matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, dotted};
-use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules};
+use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules, each_of};
 use trimtab_symbols::Function;
 use trimtab_types::ProcAddr;
 use trimtab_types::report::LoopPlace;
@@ -78,11 +78,11 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
     let numbers: Vec<Vec<u32>> = flow.loops.iter().map(|found| found.number.clone()).collect();
     let outermost: Vec<&Vec<u32>> = numbers.iter().filter(|number| number.len() == 1).collect();
     let number = match (&name.number, &outermost[..]) {
-        (Some(number), _) if numbers.contains(number) => number.clone(),
+        (Some(number), _) if each_of(number).all(|one| numbers.iter().any(|known| known == one)) => number.clone(),
         (None, [only]) => (*only).clone(),
         _ => return Err(Error::NoLoop { what: what_it_has(name, &flow.loops, &lines), function: shown }),
     };
-    let found = flow.loop_numbered(&number);
+    let found = each_of(&number).next().and_then(|number| flow.loop_numbered(number));
     let place = LoopPlace {
         function: shown.clone(),
         number: dotted(&number),

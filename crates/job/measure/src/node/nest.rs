@@ -13,12 +13,14 @@ use crate::error::Error;
 use crate::options::{LoopName, Options, dotted};
 use crate::request::{Sampled, SampledLoop};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::age_of;
-use trimtab_session::{ENTRANCES, ImageCache, Inner, Inside, Module, Modules, StackSample, StackSampler};
+use trimtab_session::{
+    EITHER, ENTRANCES, ImageCache, Inner, Inside, Module, Modules, StackSample, StackSampler, each_of,
+};
 use trimtab_symbols::{SlotTarget, demangle_name};
 use trimtab_track::Job;
 use trimtab_types::{FileAddr, Pid, Rank};
@@ -291,6 +293,28 @@ impl Binary for Functions<'_> {
             found.collect()
         })
     }
+
+    fn are_alternatives(&self, function: FunctionId, one: &[u32], other: &[u32]) -> bool {
+        let (modules, number) = self.sampler.modules_of(function);
+        let begins = modules.modules[number].bias.to_proc(function.start);
+        modules.look_inside(begins, |inside| inside.flow.are_alternatives(one, other)).unwrap_or(false)
+    }
+}
+
+/// How loops of a nest are counted: each by its number, or those in which ranks are one instead of the other together, by the
+/// first of them; `None`: the loop is one of the others.
+fn counted_numbers(nest: &Nest) -> Vec<Option<Vec<u32>>> {
+    let mut parts: BTreeSet<(FunctionId, Vec<u32>)> = BTreeSet::new();
+    let number = |one: &NestLoop| {
+        if parts.contains(&(one.function, one.number.clone())) {
+            return None;
+        }
+        parts.extend(one.instead.iter().map(|number| (one.function, number.clone())));
+        let mut all = [std::slice::from_ref(&one.number), &one.instead].concat();
+        all.sort();
+        Some(all.join(&EITHER))
+    };
+    nest.loops.iter().map(number).collect()
 }
 
 /// The owner of most functions of a file.
@@ -395,16 +419,19 @@ fn looked(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Resu
 fn of_sampler(sampler: &NestSampler) -> Sampled {
     let nest = sampler.nest();
     let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
-    let shown = |one: &NestLoop| SampledLoop {
-        function: sampler.address_name(one.function),
-        shown: shown_name(sampler, one),
-        number: one.number.clone(),
-        share: one.share,
-        is_seen_in_mpi: one.is_seen_in_mpi,
-        ..obstacle(sampler, &nest, one, any_in_mpi)
+    let shown = |(one, counted): (&NestLoop, Option<Vec<u32>>)| {
+        let (is_part, number) = (counted.is_none(), counted.unwrap_or_else(|| one.number.clone()));
+        SampledLoop {
+            function: sampler.address_name(one.function),
+            shown: shown_name(sampler, one.function, &number),
+            share: one.share,
+            is_seen_in_mpi: one.is_seen_in_mpi,
+            is_part,
+            ..obstacle(sampler, &nest, one, &number, any_in_mpi)
+        }
     };
     Sampled {
-        loops: nest.loops.iter().take(LOOPS_MAX).map(shown).collect(),
+        loops: nest.loops.iter().zip(counted_numbers(&nest)).take(LOOPS_MAX).map(shown).collect(),
         stacks: sampler.stacks().len() as u64,
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
@@ -421,9 +448,9 @@ fn why_not(sampler: &NestSampler, nest: &Nest) -> Option<String> {
 }
 
 /// `loop 1 of solve`, with no more of the function's name than a message has room for.
-fn shown_name(sampler: &NestSampler, one: &NestLoop) -> String {
-    let name: String = sampler.name(one.function).chars().take(NAME_CHARS_MAX).collect();
-    format!("loop {} of {name}", dotted(&one.number))
+fn shown_name(sampler: &NestSampler, function: FunctionId, number: &[u32]) -> String {
+    let name: String = sampler.name(function).chars().take(NAME_CHARS_MAX).collect();
+    format!("loop {} of {name}", dotted(number))
 }
 
 /// Something that each pass of a loop goes through and that can be counted: where there is another loop inside of it in the
@@ -452,17 +479,20 @@ fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopNam
 }
 
 /// Why the passes of a loop can't be iterations, and the function by which it can be told that there are none.
-fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> SampledLoop {
+fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, number: &[u32], any_in_mpi: bool) -> SampledLoop {
+    let known = SampledLoop { number: number.to_vec(), ..SampledLoop::default() };
     if let Some(why) = no_iterations(nest, one, any_in_mpi) {
-        return SampledLoop { why_not: Some(why), ..SampledLoop::default() };
+        return SampledLoop { why_not: Some(why), ..known };
     }
-    let (modules, number) = sampler.modules_of(one.function);
-    let function = modules.modules[number].bias.to_proc(one.function.start);
-    let place = Inner::Loop(one.number.clone());
-    let looked = |inside: &Inside<'_>| (inside.place(&place).err(), copies(modules, inside, &one.number));
+    let (modules, module) = sampler.modules_of(one.function);
+    let function = modules.modules[module].bias.to_proc(one.function.start);
+    let looked = |inside: &Inside<'_>| {
+        let why_not = each_of(number).find_map(|number| inside.place(&Inner::Loop(number.to_vec())).err());
+        (why_not, each_of(number).map(|number| copies(modules, inside, number)).max().unwrap_or(1))
+    };
     let (why_not, copies) = modules.look_inside(function, looked).unwrap_or_else(|why| (Some(why), 1));
     let witness = why_not.as_ref().and_then(|_| witness(sampler, nest, one));
-    SampledLoop { why_not, witness, copies, ..SampledLoop::default() }
+    SampledLoop { why_not, witness, copies, ..known }
 }
 
 /// Why its passes would be none, counted or not.
@@ -470,7 +500,7 @@ fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String
     if nest.interpreter().is_some() {
         return Some("an interpreter runs the program".to_owned());
     }
-    if !one.ranks_without.is_empty() {
+    if !one.ranks_without.is_empty() && one.instead.is_empty() {
         return Some(format!("no stack of {} is in it", name_ranks(&one.ranks_without)));
     }
     // It may be passed so often that counting would be felt.

@@ -17,6 +17,7 @@ const START: u64 = 0xa000;
 struct Program {
     loops: BTreeMap<u64, Vec<FunctionLoop>>,
     origins: BTreeMap<u64, Origin>,
+    alternatives: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
 impl Program {
@@ -35,7 +36,7 @@ impl Program {
             (COMPUTE, vec![at(&[1], COMPUTE + 0x10, COMPUTE + 0x80)]),
         ]);
         let origins = BTreeMap::from([(SEND, Origin::Mpi), (EVAL, Origin::Interpreter), (START, Origin::System)]);
-        Program { loops, origins }
+        Program { loops, origins, alternatives: Vec::new() }
     }
 }
 
@@ -46,6 +47,11 @@ impl Binary for Program {
 
     fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
         Ok(self.loops.get(&function.start.0).cloned().unwrap_or_default())
+    }
+
+    fn are_alternatives(&self, _: FunctionId, one: &[u32], other: &[u32]) -> bool {
+        self.alternatives.contains(&(one.to_vec(), other.to_vec()))
+            || self.alternatives.contains(&(other.to_vec(), one.to_vec()))
     }
 }
 
@@ -86,6 +92,28 @@ fn ranks_that_are_elsewhere_are_named() {
     assert_eq!(names(&nest), ["1000:[1] 1.00", "2000:[1] 0.75"]);
     assert_eq!(nest.loops[0].ranks_without, []);
     assert_eq!(nest.loops[1].ranks_without, [0]);
+}
+
+/// Rank 0 receives in a loop of its own what the others send in another.
+#[test]
+fn loops_in_which_other_ranks_are_instead_are_named() {
+    let mut program = Program::nested();
+    let second = FunctionLoop {
+        number: vec![2],
+        blocks: vec![FileAddr(SOLVE + 0x80)..FileAddr(SOLVE + 0xf0)],
+        ..program.loops[&SOLVE][0].clone()
+    };
+    program.loops.get_mut(&SOLVE).expect("it has a loop").push(second);
+    let mut stacks = vec![stack(0, &[MAIN + 0x20, SOLVE + 0x20, SEND]); 2];
+    stacks.extend((1..3).flat_map(|rank| vec![stack(rank, &[MAIN + 0x20, SOLVE + 0x90, SEND]); 2]));
+    let instead = |program: &Program, stacks: &[SeenStack]| -> Vec<Vec<Vec<u32>>> {
+        find_nest(stacks, program).loops.into_iter().map(|one| one.instead).collect()
+    };
+    assert_eq!(instead(&program, &stacks), [vec![], vec![]] as [Vec<Vec<u32>>; 2], "one may come after the other");
+    program.alternatives = vec![(vec![1], vec![2])];
+    assert_eq!(instead(&program, &stacks), [vec![], vec![vec![1]]]);
+    stacks.push(stack(3, &[MAIN + 0x20, SOLVE + 0xff, SEND]));
+    assert_eq!(instead(&program, &stacks), [vec![], vec![]] as [Vec<Vec<u32>>; 2], "a rank is in none of them");
 }
 
 /// A rank that does something at the end of each pass has a way back of its own: what the others do before the beginning of
