@@ -135,7 +135,7 @@ fn loops_on_two_sides_of_a_branch_are_one() {
         assert_eq!([calls(&report, "MPI_Send"), calls(&report, "MPI_Recv")], [each, each], "{name}");
         let named = format!("--loop exchange:{} --iterations {ITERATIONS}", found.number);
         let (_, again) = desk.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
-        assert_eq!(again.window.main_loop.map(|found| found.number), Some(found.number), "{name}");
+        assert_eq!(again.window.main_loop.as_ref().map(|again| &again.number), Some(&found.number), "{name}");
         assert_eq!(calls(&again, "MPI_Send"), each, "{name}");
         assert_unchanged(&texts, &name);
     }
