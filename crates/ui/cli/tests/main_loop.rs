@@ -43,7 +43,11 @@ fn compiled(desk: &Desk, program: &Program, mpi: Mpi, flags: &[&str]) -> PathBuf
 
 /// Starts it; its ranks have worked for a while.
 fn started(program: &Path, mpi: Mpi) -> Running {
-    let mut job = Launch::mpi(mpi, RANKS, program).start().expect("it starts");
+    working(Launch::mpi(mpi, RANKS, program).start().expect("it starts"))
+}
+
+/// Its ranks have worked for a while.
+fn working(mut job: Running) -> Running {
     let pids = job.rank_pids(LIMIT).expect("ranks");
     let deadline = Instant::now() + LIMIT;
     while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 12) {
@@ -130,10 +134,11 @@ fn loops_on_two_sides_of_a_branch_are_one() {
         let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
         assert_eq!((code, report.window.valid), (0, true), "{name}: {:?}", report.warnings);
         let found = report.window.main_loop.clone().unwrap_or_else(|| panic!("{name}: {:?}", report.window));
-        assert!(found.function == program.function && found.number.contains('+'), "{name}: {found:?}");
+        // Compilers may make a copy of the function for the arguments that they know.
+        assert!(found.function.starts_with(program.function) && found.number.contains('+'), "{name}: {found:?}");
         let each = (u64::from(RANKS) * ITERATIONS, Some(u64::from(RANKS) * ITERATIONS * 512));
         assert_eq!([calls(&report, "MPI_Send"), calls(&report, "MPI_Recv")], [each, each], "{name}");
-        let named = format!("--loop exchange:{} --iterations {ITERATIONS}", found.number);
+        let named = format!("--loop {}:{} --iterations {ITERATIONS}", found.function, found.number);
         let (_, again) = desk.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
         assert_eq!(again.window.main_loop.as_ref().map(|again| &again.number), Some(&found.number), "{name}");
         assert_eq!(calls(&again, "MPI_Send"), each, "{name}");
@@ -148,7 +153,8 @@ fn loops_that_ranks_pass_unequally_often_are_not_one() {
     let desk = Desk::new();
     let program = Program { source: "sides.c", wrapper: "mpicc", function: "hand_out" };
     let path = compiled(&desk, &program, Mpi::OpenMpi, &["-O2", "-g"]);
-    let mut job = Launch::mpi(Mpi::OpenMpi, RANKS + 1, &path).args(["hand-out"]).start().expect("it starts");
+    let launch = Launch::mpi(Mpi::OpenMpi, RANKS + 1, &path).args(["hand-out"]);
+    let mut job = working(launch.start().expect("it starts"));
     let texts = snapshots(&mut job);
     let (_, report) = desk.attach(job.pid(), &format!("--iterations {ITERATIONS} --max-seconds 12")).expect("a report");
     assert_eq!(report.window.main_loop, None, "{:?}", report.window);

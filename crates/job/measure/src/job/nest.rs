@@ -26,8 +26,8 @@ const FIRST_LOOK_MS: u64 = 2;
 /// Passes that must have been seen before a loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 500;
 
-/// Passes that ranks may be apart which are in several loops instead of one, the part of the passes that they may be, and passes
-/// from which that tells at once: probes do not go in everywhere at the same moment.
+/// Passes by which ranks may come apart or nearer between looks which are in several loops instead of one, the part of the passes
+/// that they may, and passes from which that tells at once.
 const APART_MIN: u64 = 1;
 const APART_PART_MAX: f64 = 0.1;
 const APART_KNOWN_MIN: u64 = 20;
@@ -329,6 +329,8 @@ struct Count {
     first: Option<(f64, Vec<u64>)>,
     /// Bursts in the passes of the rank that has passed it least.
     bursts: Vec<Bursts>,
+    /// How far ranks were apart at the first look, and the most by which they came further apart or nearer since.
+    apart: Vec<(u64, u64)>,
     /// When the latest look was answered, seconds.
     seconds: f64,
 }
@@ -349,12 +351,20 @@ impl Count {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
         let bursts = vec![Bursts::default(); watched.len()];
-        Count { watched, functions, passed: Passed::default(), first: None, bursts, seconds: 0.0 }
+        Count { watched, functions, passed: Passed::default(), first: None, bursts, apart: Vec::new(), seconds: 0.0 }
     }
 
     /// Notes what a look has shown that was asked for at `asked_s` and answered at `seconds`.
     fn note(&mut self, passed: Passed, asked_s: f64, seconds: f64) {
         self.first.get_or_insert_with(|| (asked_s, passed.most.clone()));
+        let apart = passed.most.iter().zip(&passed.least).map(|(most, least)| most.saturating_sub(least.passes));
+        // Probes do not go in everywhere at the same moment: ranks in step stay as far apart as they were at first.
+        let known = self.apart.iter().map(Some).chain(std::iter::repeat(None));
+        let seen = apart.zip(known).map(|(apart, known)| {
+            let (first, most) = known.copied().unwrap_or((apart, 0));
+            (first, most.max(apart.abs_diff(first)))
+        });
+        self.apart = seen.collect();
         (self.passed, self.seconds) = (passed, seconds);
         for (bursts, least) in self.bursts.iter_mut().zip(&self.passed.least) {
             bursts.look(seconds, least.passes);
@@ -397,10 +407,11 @@ impl Count {
 
     /// Ranks pass a loop equally often. Where they are in several loops, one may hand out what the others do.
     fn is_in_step(&self, position: usize) -> bool {
-        let (least, most) = (self.passed.least[position].passes, self.passed.most[position]);
-        let apart = most.saturating_sub(least);
-        let is_known = least >= APART_KNOWN_MIN || self.seconds >= NEST_SECONDS;
-        let is_alike = apart <= APART_MIN || apart as f64 <= APART_PART_MAX * most as f64;
+        let first = self.first.as_ref().map_or(0, |(_, most)| most[position]);
+        let passes = self.passed.most[position].saturating_sub(first);
+        let apart = self.apart.get(position).map_or(0, |(_, most)| *most);
+        let is_known = passes >= APART_KNOWN_MIN || self.seconds >= NEST_SECONDS;
+        let is_alike = apart <= APART_MIN || apart as f64 <= APART_PART_MAX * passes as f64;
         !self.watched[position].is_several || (is_known && is_alike)
     }
 
@@ -759,28 +770,32 @@ mod tests {
                 [Some(vec![1, EITHER, 2])]
             );
             assert!(watched[0].is_several && candidates.doubts(0).contains("in one of these 2 loops"));
-            let counted = |least, most| {
-                let passed = Passed {
-                    least: vec![Passes { passes: least, with_mpi: least }],
-                    most: vec![most],
-                    pass_s: vec![1.0],
+            let counted = |looks: &[(u64, u64)]| {
+                let (functions, bursts) = (vec![0], vec![Bursts::default()]);
+                let passed = Passed::default();
+                let mut count = Count {
+                    watched: watched.clone(),
+                    functions,
+                    passed,
+                    first: None,
+                    bursts,
+                    apart: vec![],
+                    seconds: 0.0,
                 };
-                let bursts = vec![Bursts::default()];
-                let count =
-                    Count { watched: watched.clone(), functions: vec![0], passed, first: None, bursts, seconds: 2.0 };
+                for (least, most) in looks {
+                    let least = vec![Passes { passes: *least, with_mpi: *least }];
+                    count.note(Passed { least, most: vec![*most], pass_s: vec![1.0] }, 2.0, 2.0);
+                }
                 let functions = [FunctionInfo { name: "loop 1+2 of a".to_owned(), ..FunctionInfo::default() }];
-                (
-                    count.counted(&BTreeSet::new())[0].passes.is_some(),
-                    none_taken(&functions, &count, 2.0).unwrap_or_default(),
-                )
+                let said = none_taken(&functions, &count, 2.0).unwrap_or_default();
+                (count.counted(&BTreeSet::new())[0].passes.is_some(), said)
             };
-            assert!(counted(95, 100).0 && counted(3, 4).0);
-            assert!(!counted(3, 5).0, "too few to tell");
-            let (is_taken, said) = counted(30, 90);
-            assert!(
-                !is_taken && said.contains("passed theirs 30 to 90 times in 2.0 s"),
-                "a worker and who hands out: {said}"
-            );
+            assert!(counted(&[(0, 300), (1310, 1611)]).0, "probes of one rank were in before those of the other");
+            assert!(counted(&[(0, 0), (3, 4)]).0 && !counted(&[(0, 0), (3, 5)]).0, "few passes");
+            assert!(!counted(&[(0, 300), (600, 600), (900, 1200)]).0, "one overtakes the other");
+            let (is_taken, said) = counted(&[(0, 0), (30, 90)]);
+            let is_said = said.contains("passed theirs 30 to 90 times in 2.0 s");
+            assert!(!is_taken && is_said, "a worker and who hands out: {said}");
         }
     }
 
@@ -850,8 +865,15 @@ mod tests {
         let (least, most, pass_s) = (vec![passed(2), passed(60)], vec![2, 60], vec![1.0, 0.1]);
         let passed = Passed { least, most, pass_s };
         let bursts = vec![Bursts::default(); 2];
-        let count =
-            Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, first: None, bursts, seconds: 2.0 };
+        let count = Count {
+            watched: vec![one(0), one(1)],
+            functions: vec![1, 2],
+            passed,
+            first: None,
+            bursts,
+            apart: vec![],
+            seconds: 2.0,
+        };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
     }
@@ -869,6 +891,7 @@ mod tests {
                 passed: Passed::default(),
                 first: None,
                 bursts,
+                apart: vec![],
                 seconds: 0.0,
             };
             for (passes, asked_s, seconds) in looks {
@@ -936,6 +959,7 @@ mod tests {
             watched: vec![one(0), one(1)],
             functions: vec![1, 2],
             first: None,
+            apart: vec![],
             seconds: 2.0,
             bursts: vec![Bursts::default(); 2],
             passed: Passed {
