@@ -196,7 +196,8 @@ impl Search<'_> {
         begin == self.own || names.any(|name| FIRST.iter().any(|first| name.starts_with(first)))
     }
 
-    /// Where code may mention an address that is meant: the places of four bytes.
+    /// Where code may mention an address that is meant: the places of four bytes. Zeros right before it are no mention, but fill
+    /// the room between functions.
     fn mentions(&self, meant: &impl Addresses, behind: &[i64]) -> Vec<u64> {
         let mut found = Vec::new();
         let (hull, is_fixed) = (meant.hull(), self.is_at_fixed_addresses());
@@ -210,7 +211,7 @@ impl Search<'_> {
                 let value = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
                 let at = begin + offset as u64;
                 let relative = (at + 4).wrapping_add_signed(i64::from(value));
-                let is_near = behind.iter().any(|more| is_meant(relative.wrapping_add_signed(*more)));
+                let is_near = value != 0 && behind.iter().any(|more| is_meant(relative.wrapping_add_signed(*more)));
                 if is_near || (is_fixed && is_meant(u64::from(value as u32))) {
                     found.push(at);
                 }

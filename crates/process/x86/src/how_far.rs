@@ -20,8 +20,8 @@ use std::ops::Range;
 const BLOCKS_MAX: usize = 3000;
 const RSP: u8 = 4;
 const RBP: u8 = 5;
-/// Where the stack ended when the function began.
-const TOP: Place = Place::Frame { register: RSP, offset: 0, bytes: 8 };
+/// Where a frame pointer points to, from the stack pointer's first value.
+const FRAME_POINTER: i64 = -8;
 
 /// The places that a probe reads, and the meaning of their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -703,7 +703,9 @@ impl Look<'_> {
     /// The register by which the loop's code names slots.
     fn base(&self) -> u8 {
         let state = self.whole.0.get(&self.found.header);
-        let has_frame = state.is_some_and(|state| in_terms_of(state, TOP, RBP).is_some());
+        // Where none is kept, the register may have the address of anything.
+        let value = state.map(|state| state.value(Place::Register(RBP)));
+        let has_frame = value.is_some_and(|value| on_stack(value) == Some(FRAME_POINTER));
         if has_frame { RBP } else { RSP }
     }
 

@@ -20,9 +20,9 @@ use std::ops::Range;
 
 const RSP: u8 = 4;
 /// An address so many bytes below a slot may be that of an object that contains it.
-const OBJECT_BYTES: i64 = 64;
+pub(crate) const OBJECT_BYTES: i64 = 64;
 /// The same, where the code that is given it can be looked into.
-const OBJECT_BYTES_SEEN: i64 = 4096;
+pub(crate) const OBJECT_BYTES_SEEN: i64 = 4096;
 /// Registers in which a function is given addresses: rdi, rsi, rdx, rcx, r8, r9.
 pub(crate) const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 

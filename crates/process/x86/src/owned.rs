@@ -9,7 +9,9 @@
 
 use crate::bound::{Instructions, States, by_block, settle};
 use crate::how_far::Surroundings;
-use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack, writes_at_most};
+use crate::lent::{
+    ARGUMENTS, OBJECT_BYTES, OBJECT_BYTES_SEEN, is_call, is_write, may_write_so_far, number, on_stack, writes_at_most,
+};
 use crate::library::{declared, keeps_for_later};
 use crate::linear::{CALL_CHANGES, Linear, Place, State, Value};
 use crate::written::is_immediate;
@@ -24,8 +26,8 @@ const RSP: u8 = 4;
 const RBP: u8 = 5;
 /// Bytes that no write comes to: who is asked for them says whether an address is kept.
 pub(crate) const NO_BYTES: Range<i64> = 1 << 40..(1 << 40) + 1;
-/// An address so many bytes below a slot may be that of an object that contains it.
-const OBJECT_BYTES: i64 = 64;
+/// Every write comes to these.
+const ALL_BYTES: Range<i64> = -(1 << 39)..1 << 39;
 /// Blocks of a function beyond which it is not followed.
 const BLOCKS_MAX: usize = 1500;
 
@@ -34,6 +36,8 @@ const BLOCKS_MAX: usize = 1500;
 enum Made {
     /// The pointer plus this.
     Of(i64),
+    /// The pointer plus this or more, as what walks upwards through an array.
+    AtLeast(i64),
     /// It or a part of the object, which one is chosen by an index.
     Element,
     /// The pointer or another one.
@@ -64,11 +68,15 @@ fn join<K: Ord + Copy>(one: &mut BTreeMap<K, Made>, other: &BTreeMap<K, Made>) {
         *made = match (*made, other.get(key)) {
             (same, Some(other)) if same == *other => same,
             (Made::Maybe, _) | (Made::Of(_), None) | (_, Some(Made::Maybe)) => Made::Maybe,
+            (Made::Of(at), Some(Made::Of(other))) => Made::AtLeast(at.min(*other)),
+            // What comes to less with each way round walks downwards.
+            (Made::AtLeast(least), Some(Made::Of(at) | Made::AtLeast(at))) if *at >= least => Made::AtLeast(least),
+            (Made::Of(at), Some(Made::AtLeast(least))) if at >= *least => Made::AtLeast(*least),
             _ => Made::Element,
         };
     }
     for (key, made) in other {
-        let alone = if *made == Made::Element { Made::Element } else { Made::Maybe };
+        let alone = if made.is_part() { Made::Element } else { Made::Maybe };
         one.entry(*key).or_insert(alone);
     }
 }
@@ -81,12 +89,18 @@ pub enum Care {
     /// An element that is chosen by an index is none of the bytes, as a program writes to a variable by its name; of another
     /// module's function only the very address is held against it.
     Names,
+    /// As `Names`, and the bytes must not be read either: a pointer lies there.
+    Untouched,
     /// Writes are no matter, only that no address of the object is kept for later. Code that is not known keeps it, but of
     /// another module's function it is taken that it does not, unless it is known to.
     Keeping,
 }
 
 impl Care {
+    fn is_by_name(self) -> bool {
+        matches!(self, Care::Names | Care::Untouched)
+    }
+
     /// The answer for code that is not known, which is given an address that the bytes are counted from.
     pub fn of_unknown(self, bytes: &Range<i64>) -> Option<Returned> {
         (self == Care::Names && !bytes.contains(&0)).then_some(Returned::Other)
@@ -190,7 +204,7 @@ impl Question<'_> {
         };
         match made {
             Made::Of(more) => Some(*more),
-            Made::Element | Made::Maybe => None,
+            Made::AtLeast(_) | Made::Element | Made::Maybe => None,
         }
     }
 }
@@ -204,13 +218,29 @@ pub enum Returned {
     Address(i64),
     /// It may be made of it.
     Maybe,
+    /// Its second half may be, or that is an argument which the function left where it was.
+    Second,
+    /// Both of its halves may be.
+    Both,
 }
 
 impl Returned {
+    /// Either.
+    fn or(self, other: Returned) -> Returned {
+        match (self, other) {
+            _ if self == other => self,
+            (Returned::Second, Returned::Other) | (Returned::Other, Returned::Second) => Returned::Second,
+            (Returned::Second | Returned::Both, _) | (_, Returned::Second | Returned::Both) => Returned::Both,
+            _ => Returned::Maybe,
+        }
+    }
+
     fn of(held: &Held) -> Returned {
         match (held.registers.get(&RAX), held.registers.get(&RDX)) {
-            (_, Some(_)) | (Some(Made::Element | Made::Maybe), _) => Returned::Maybe,
+            (None, Some(_)) => Returned::Second,
+            (Some(_), Some(_)) => Returned::Both,
             (Some(Made::Of(more)), None) => Returned::Address(*more),
+            (Some(Made::AtLeast(_) | Made::Element | Made::Maybe), None) => Returned::Maybe,
             (None, None) => Returned::Other,
         }
     }
@@ -281,7 +311,7 @@ impl About<'_> {
                 at.step(&mut held)?;
                 if at.one.flow_control() == FlowControl::Return || at.is_left() {
                     let now = Returned::of(&held);
-                    returned = Some(if returned.is_none_or(|other| other == now) { now } else { Returned::Maybe });
+                    returned = Some(returned.map_or(now, |other: Returned| other.or(now)));
                 }
                 Ok(())
             });
@@ -398,18 +428,50 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// Slots that hold the pointer must be read as such only, and nobody may have their addresses.
+    /// Slots that hold the pointer must be read as such only, and nobody may use their addresses to come to it: what has that
+    /// of something right below could have that of an object with the pointer in it.
     fn check_slots(&self, spilt: &BTreeSet<i64>) -> Result<(), Shared> {
-        let is_near = |at: i64| spilt.range(at - 7..at + OBJECT_BYTES).next().is_some();
+        if spilt.is_empty() {
+            return Ok(());
+        }
         for block in self.before.keys() {
             self.walk(*block, |at| {
-                let mut registers = (0..16).filter(|number| ![RSP, RBP].contains(number));
-                let is_lent =
-                    registers.any(|number| on_stack(at.state.value(Place::Register(number))).is_some_and(is_near));
-                if is_lent || at.reads_oddly(spilt) { Err(Shared) } else { Ok(()) }
+                let is_lent = at.near(spilt).any(|(number, from_it)| at.lends(number, &from_it, *block));
+                if is_lent || at.loses_sight(spilt) || at.reads_oddly(spilt) { Err(Shared) } else { Ok(()) }
             })?;
         }
         Ok(())
+    }
+
+    /// True if the bytes lie before that address of the object, and are not all that there are.
+    fn are_before(&self, at: i64) -> bool {
+        at > self.bytes.start && self.bytes.end - self.bytes.start < ALL_BYTES.end
+    }
+
+    /// True if what a call returns, in either half, may be read before it is overwritten.
+    fn is_result_read(&self, call: u64, block: usize) -> bool {
+        [Register::RAX, Register::RDX].into_iter().any(|half| self.is_read_behind(half, call, block))
+    }
+
+    fn is_read_behind(&self, half: Register, call: u64, block: usize) -> bool {
+        let mut info = InstructionInfoFactory::new();
+        let (mut known, mut work) = (BTreeSet::new(), vec![(block, Some(call))]);
+        while let Some((block, behind)) = work.pop() {
+            let all = self.instructions.get(&block).into_iter().flatten();
+            let mut all = all.filter(|one| behind.is_none_or(|call| one.ip() > call));
+            match all.find_map(|one| use_of_result(one, half, &mut info)) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => {
+                    let successors = &self.flow.blocks[block].successors;
+                    if successors.is_empty() {
+                        return true;
+                    }
+                    work.extend(successors.iter().filter(|next| known.insert(**next)).map(|next| (*next, None)));
+                }
+            }
+        }
+        false
     }
 
     /// True if control may come from there where it must not.
@@ -430,6 +492,18 @@ impl Guest<'_> {
         let begins = |block: &usize| self.flow.blocks[*block].range.start == self.entry;
         (0..self.flow.blocks.len()).filter(move |block| is_root(block) && !begins(block))
     }
+}
+
+/// True if an instruction reads a half of a call's result, false if that is gone with it.
+fn use_of_result(one: &Instruction, half: Register, info: &mut InstructionInfoFactory) -> Option<bool> {
+    let used = info.info(one).used_registers();
+    let mut of_result = used.iter().filter(|used| used.register().full_register() == half).peekable();
+    let is_used = of_result.peek().is_some();
+    if of_result.any(|used| used.access() != OpAccess::Write || used.register().size() < 4) {
+        return Some(true);
+    }
+    // The address of something in its frame is nothing that a function returns.
+    (is_used || is_call(one) || one.flow_control() == FlowControl::Return).then_some(false)
 }
 
 /// One instruction, and what holds before it.
@@ -552,8 +626,12 @@ impl At<'_> {
             _ => {}
         }
         // A value that is read from memory by the pointer is none.
-        let is_load = has_memory && one.mnemonic() != Mnemonic::Lea;
-        let is_base = |register: Register| is_load && [one.memory_base(), one.memory_index()].contains(&register);
+        let is_load = one.mnemonic() != Mnemonic::Lea;
+        let is_changed = matches!(info.info(one).op0_access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+        let is_also_operand = |register| is_changed && one.op0_register() == register;
+        let is_base = |register: Register| {
+            is_load && [one.memory_base(), one.memory_index()].contains(&register) && !is_also_operand(register)
+        };
         let used = info.info(one).used_registers().to_vec();
         let is_made = used.iter().any(|used| {
             !matches!(used.access(), OpAccess::Write | OpAccess::CondWrite | OpAccess::None)
@@ -561,6 +639,78 @@ impl At<'_> {
                 && !is_base(used.register())
         });
         is_made.then_some(Made::Element)
+    }
+
+    /// Registers that hold an address of the frame at or right below one of these words, with the word's bytes from there.
+    fn near(&self, spilt: &BTreeSet<i64>) -> impl Iterator<Item = (u8, Range<i64>)> {
+        let registers = (0..16).filter(|number| ![RSP, RBP].contains(number));
+        registers.flat_map(|number| {
+            let address = on_stack(self.state.value(Place::Register(number)));
+            let words =
+                address.into_iter().flat_map(|at| spilt.range(at - 7..at + OBJECT_BYTES).map(move |word| word - at));
+            words.map(move |word| (number, word..word + 8)).collect::<Vec<_>>()
+        })
+    }
+
+    /// True if it makes an address of the frame of which it is not known where it lies, and it may be that of an object with one
+    /// of these words in it.
+    fn loses_sight(&self, spilt: &BTreeSet<i64>) -> bool {
+        let one = self.one;
+        let at = |register: Register, more: i64| {
+            let register = number(register)?;
+            Some(on_stack(self.state.value(Place::Register(register)))?.wrapping_add(more))
+        };
+        let (base, index) = (one.memory_base(), one.memory_index());
+        let more = one.memory_displacement64() as i64;
+        let made = match one.mnemonic() {
+            Mnemonic::Lea if index != Register::None => [at(base, more), at(index, more)],
+            Mnemonic::Add | Mnemonic::Sub if one.op1_kind() == OpKind::Register => {
+                [at(one.op0_register(), 0), at(one.op1_register(), 0)]
+            }
+            _ => [None, None],
+        };
+        made.into_iter().flatten().any(|at| spilt.range(at - 7..at + OBJECT_BYTES_SEEN).next().is_some())
+    }
+
+    /// True if the register with an address is put into memory or given to a call, by which somebody may come to bytes from
+    /// there.
+    fn lends(&self, number: u8, from_it: &Range<i64>, block: usize) -> bool {
+        let one = self.one;
+        if is_call(one) {
+            return ARGUMENTS.contains(&number) && self.lends_to(number, from_it, block);
+        }
+        let is_it = |register: Register| register.is_gpr() && register.full_register().number() == usize::from(number);
+        let is_copied =
+            (0..one.op_count()).any(|index| one.op_kind(index) == OpKind::Register && is_it(one.op_register(index)));
+        let is_named = [one.memory_base(), one.memory_index()].into_iter().any(is_it);
+        let is_kept_in_sight = match one.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Lea => true,
+            Mnemonic::Add => one.op1_kind() != OpKind::Register,
+            _ => false,
+        };
+        let is_moved = is_kept_in_sight && one.op0_kind() == OpKind::Register && one.op0_register().is_gpr64();
+        let is_left = self.is_left() && ARGUMENTS.contains(&number);
+        is_left
+            || one.is_string_instruction()
+            || (is_copied && !is_moved)
+            || (is_named && one.memory_index() != Register::None)
+    }
+
+    /// The same of a call.
+    fn lends_to(&self, argument: u8, from_it: &Range<i64>, block: usize) -> bool {
+        let At { guest, one, state, .. } = *self;
+        let Some(target) = one.is_call_near().then(|| one.near_branch_target()) else { return true };
+        let Some(name) = guest.surroundings.imported(target) else {
+            return match guest.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Untouched)) {
+                Some(Returned::Other) => false,
+                Some(_) => guest.is_result_read(one.ip(), block),
+                None => true,
+            };
+        };
+        let Some(known) = declared(&name) else { return true };
+        let is_written = from_it.contains(&0) || may_write_so_far(&name, argument, state, from_it);
+        (is_written && !known.leaves_alone(argument))
+            || (known.returns(argument) && guest.is_result_read(one.ip(), block))
     }
 
     /// The word of the frame that it reads or writes.
@@ -595,7 +745,7 @@ impl At<'_> {
     fn check_memory(&self, held: &mut Held, info: &mut InstructionInfoFactory) -> Result<(), Shared> {
         let one = self.one;
         if !info.info(one).used_memory().iter().any(|used| is_write(used.access())) {
-            return Ok(());
+            return if self.guest.care == Care::Untouched && self.reads(held, info) { Err(Shared) } else { Ok(()) };
         }
         if let Some(made) = self.immediate() {
             return self.put(held, made);
@@ -615,17 +765,35 @@ impl At<'_> {
             let is_by_pointer = [Register::RDI, Register::RSI].into_iter().any(|by| self.of(held, by).is_some());
             return if is_by_pointer && self.is_quiet { Err(Shared) } else { Ok(()) };
         }
-        let is_beside = match (self.of(held, one.memory_base()), self.of(held, one.memory_index())) {
+        let is_beside = self.is_beside(held);
+        if is_beside || self.is_own || !self.is_quiet { Ok(()) } else { Err(Shared) }
+    }
+
+    /// True if it reads the bytes, or may read them.
+    fn reads(&self, held: &Held, info: &mut InstructionInfoFactory) -> bool {
+        let one = self.one;
+        let is_read = info.info(one).used_memory().iter().any(|used| used.access() != OpAccess::NoMemAccess);
+        let is_by_pointer = || [Register::RDI, Register::RSI].into_iter().any(|by| self.of(held, by).is_some());
+        is_read && (!self.is_beside(held) || (one.is_string_instruction() && is_by_pointer()))
+    }
+
+    /// True if its memory is none of the bytes.
+    fn is_beside(&self, held: &Held) -> bool {
+        let one = self.one;
+        match (self.of(held, one.memory_base()), self.of(held, one.memory_index())) {
             (None, None) => true,
             (Some(Made::Of(at)), None) if one.memory_index() == Register::None => {
                 let at = at.wrapping_add(one.memory_displacement64() as i64);
                 let bytes = &self.guest.bytes;
                 at >= bytes.end || at + one.memory_size().size() as i64 <= bytes.start
             }
+            (Some(Made::AtLeast(at)), None) if one.memory_index() == Register::None => {
+                at.wrapping_add(one.memory_displacement64() as i64) >= self.guest.bytes.end
+                    || self.guest.care.is_by_name()
+            }
             (Some(Made::Maybe), _) => false,
-            _ => self.guest.care == Care::Names,
-        };
-        if is_beside || self.is_own || !self.is_quiet { Ok(()) } else { Err(Shared) }
+            _ => self.guest.care.is_by_name(),
+        }
     }
 
     /// Puts it into memory: that may be a slot of the frame.
@@ -646,8 +814,8 @@ impl At<'_> {
     fn may_reach(&self, made: Made) -> bool {
         match (made, self.guest.care) {
             (_, Care::All | Care::Keeping) | (Made::Maybe, _) => true,
-            (Made::Of(at), Care::Names) => at <= self.guest.bytes.start,
-            (Made::Element, Care::Names) => false,
+            (Made::Of(at), Care::Names | Care::Untouched) => !self.guest.are_before(at),
+            (Made::AtLeast(_) | Made::Element, Care::Names | Care::Untouched) => false,
         }
     }
 
@@ -657,12 +825,16 @@ impl At<'_> {
         let is_direct = one.is_call_near() || one.is_jmp_short_or_near();
         let target = is_direct.then(|| one.near_branch_target());
         let bytes = if self.is_quiet { &self.guest.bytes } else { &NO_BYTES };
-        let mut result = None;
+        let (mut result, mut second) = (None, None);
         for argument in ARGUMENTS.into_iter().chain([10, 11]) {
             let made = held.registers.get(&argument).copied().or_else(|| self.by_value(argument));
             let Some(made) = made else { continue };
-            let now = match (made, self.gives(target, (argument, made), bytes)?) {
-                (_, Returned::Other) => continue,
+            let returned = self.gives(target, (argument, made), bytes)?;
+            if matches!(returned, Returned::Second | Returned::Both) {
+                second = Some(Made::Maybe);
+            }
+            let now = match (made, returned) {
+                (_, Returned::Other | Returned::Second) => continue,
                 (made @ Made::Of(_), Returned::Address(more)) => made.plus(more),
                 _ => Made::Maybe,
             };
@@ -671,9 +843,7 @@ impl At<'_> {
         CALL_CHANGES.iter().for_each(|number| {
             held.registers.remove(number);
         });
-        if let Some(made) = result {
-            held.registers.insert(RAX, made);
-        }
+        held.registers.extend([(RAX, result), (RDX, second)].into_iter().filter_map(|(to, made)| Some((to, made?))));
         Ok(())
     }
 }
@@ -682,23 +852,29 @@ impl At<'_> {
     /// The relation of a function's result to what it is given, which is made of the pointer.
     fn gives(&self, target: Option<u64>, (argument, made): (u8, Made), bytes: &Range<i64>) -> Result<Returned, Shared> {
         let At { guest: Guest { surroundings, care, .. }, state, .. } = *self;
-        let is_by_name = *care == Care::Names;
+        let is_by_name = care.is_by_name();
         // A part of the object behind these bytes is another one.
-        if matches!(made, Made::Of(at) if at > self.guest.bytes.start) || (is_by_name && made == Made::Element) {
+        let is_behind = matches!(made, Made::Of(at) | Made::AtLeast(at) if self.guest.are_before(at));
+        if is_behind || (is_by_name && made.is_part()) {
             return Ok(Returned::Other);
         }
         let is_argument = ARGUMENTS.contains(&argument);
         let Some(target) = target.filter(|_| is_argument) else {
-            return if is_by_name { Ok(Returned::Maybe) } else { Err(Shared) };
+            return if *care == Care::Names { Ok(Returned::Maybe) } else { Err(Shared) };
         };
         let from_it = |at: i64| bytes.start.wrapping_sub(at)..bytes.end.wrapping_sub(at);
         let Some(name) = surroundings.imported(target) else {
             // Where writes are no matter here, they are none further down.
             let care = if *care == Care::All && !self.is_quiet { Care::Keeping } else { *care };
-            let Made::Of(at) = made else { return Err(Shared) };
-            return surroundings.leaves_alone(target, argument, (from_it(at), care)).ok_or(Shared);
+            // Of an address that may be any of the object's nothing may be written.
+            let bytes = if let Made::Of(at) = made { from_it(at) } else { ALL_BYTES };
+            return surroundings.leaves_alone(target, argument, (bytes, care)).ok_or(Shared);
         };
         let declared = declared(&name);
+        // Of those that are declared none reads a pointer out of what it is given, in order to use it.
+        if *care == Care::Untouched && declared.is_none() {
+            return Err(Shared);
+        }
         let is_left_alone = declared.is_some_and(|known| known.leaves_alone(argument));
         let is_safe = match made {
             _ if is_left_alone => true,
@@ -727,7 +903,13 @@ impl Made {
     fn plus(self, more: i64) -> Made {
         match self {
             Made::Of(at) => Made::Of(at.wrapping_add(more)),
+            Made::AtLeast(at) => Made::AtLeast(at.wrapping_add(more)),
             other => other,
         }
+    }
+
+    /// True of a part of the object of which it is not known where it lies.
+    fn is_part(self) -> bool {
+        matches!(self, Made::Element | Made::AtLeast(_))
     }
 }

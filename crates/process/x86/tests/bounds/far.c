@@ -267,3 +267,64 @@ OTHER(field_some_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.ns
 OTHER(field_pair_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_pair(1, &l, i); } }
 OTHER(field_held_moved) { struct limits l = {.5, n, 0}; struct holder h = {&l, 1}; for (int i = 0; i < l.nsteps; i++) { step(i); change_held(&h, i); } }
 OTHER(field_memcpy_moved) { struct limits l = {.5, n, 0}, more = {.5, n + 2, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); if (i == 5) memcpy(&l, &more, sizeof l * (size_t)(1 + check(i))); } }
+/* Pointers in a word of the frame, beside what others are given. */
+struct far_holder { double pad[3]; struct limits *l; };
+static struct far_holder copied_holder;
+static struct far_holder *held_holder;
+LOOP change_far_held(struct far_holder *h, int i) { if (i == 5) h->l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP copy_held(struct far_holder *h) { copied_holder = *h; __asm__ volatile("":::"memory"); }
+LOOP keep_holder(struct far_holder *h) { held_holder = h; __asm__ volatile("":::"memory"); }
+LOOP grow_copied(int i) { if (i == 5) copied_holder.l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP grow_held(int i) { if (i == 5) held_holder->l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP swap_held(struct far_holder *h, struct limits *l, int i) { if (i == 5) h->l = l; __asm__ volatile("":::"memory"); }
+__attribute__((noinline, noclone)) struct far_holder *same_holder(struct far_holder *h) { __asm__ volatile("":::"memory"); return h; }
+static int grow_found(const void *key, const void *h) { if (*(const int *)key == 5) ((struct far_holder *)h)->l->nsteps += 2; return 0; }
+LOOP two_sums(const double *a, double *b) { *b += *a; __asm__ volatile("":::"memory"); }
+GIVEN(other, given_far_held) { struct far_holder h = {{1, 2, 3}, l}; for (int i = 0; i < l->nsteps; i++) { step(i); change_far_held(&h, i); } }
+GIVEN(other, given_held_copied) { struct far_holder h = {{1, 2, 3}, l}; for (int i = 0; i < l->nsteps; i++) { step(i); copy_held(&h); grow_copied(i); } }
+GIVEN(other, given_held_kept) { struct far_holder h = {{1, 2, 3}, l}; keep_holder(&h); for (int i = 0; i < l->nsteps; i++) { step(i); grow_held(i); } }
+GIVEN(other, given_held_returned) { struct far_holder h = {{1, 2, 3}, l}; for (int i = 0; i < l->nsteps; i++) { step(i); struct far_holder *q = same_holder(&h); if (i == 5) q->l->nsteps += 2; } }
+GIVEN(other, given_held_found) { struct far_holder h = {{1, 2, 3}, l}; for (int i = 0; i < l->nsteps; i++) { step(i); bsearch(&i, &h, 1, sizeof h, grow_found); } }
+GIVEN(other, given_held_by_memcpy) { struct far_holder h = {{1, 2, 3}, l}; memcpy(&copied_holder, &h, sizeof h * (size_t)(1 + check(1))); for (int i = 0; i < l->nsteps; i++) { step(i); grow_copied(i); } }
+GIVEN(other, given_held_swapped) { struct limits more = {.5, l->nsteps + 3, 0}; struct far_holder h = {{1, 2, 3}, l}; for (int i = 0; i < h.l->nsteps; i++) { step(i); swap_held(&h, &more, i); } }
+GIVEN(other, given_held_by_index) { struct far_holder h[2] = {{{1, 2, 3}, l}, {{1, 2, 3}, l}}; for (int i = 0; i < l->nsteps; i++) { step(i); change_far_held(&h[i & 1], i); } }
+GIVEN(plain, given_beside_locals) { double a = 1, b = 0; for (int i = 0; i < l->nsteps; i++) { two_sums(&a, &b); step(i); get(&l->it, i); } }
+GIVEN(plain, given_beside_time) { char t[16]; for (int i = 0; i < l->nsteps; i++) { snprintf(t, 16, "%d", i); step(i); } }
+/* Arrays of an object, walked through by a pointer. */
+struct mesh { int it, nsteps; double dt; double u[32]; };
+#define MESH(kind, name) LOOP pointed_##kind##_##name(struct mesh *m); LOOP kind##_##name(int n) { struct mesh m = {0, n, .5}; pointed_##kind##_##name(&m); } LOOP pointed_##kind##_##name(struct mesh *m)
+LOOP relax(struct mesh *m) { for (int i = 1; i < 32; i++) m->u[i] += m->dt * (m->u[i - 1] - m->u[i]); }
+LOOP relax_by_pointer(struct mesh *m) { for (double *p = m->u, *end = m->u + 32; p != end; p++) { *p += m->dt; __asm__ volatile("":::"memory"); } }
+LOOP walk_down(struct mesh *m, int i) { for (int *p = (int *)m + 9; p > (int *)m; p--) { if (i == 5 && p == &m->nsteps) *p += 2; __asm__ volatile("":::"memory"); } }
+LOOP walk_up(struct mesh *m, int i) { for (int *p = (int *)m, *end = p + 9; p != end; p++) { if (i == 5 && p == &m->nsteps) *p += 2; __asm__ volatile("":::"memory"); } }
+LOOP walk_by(struct mesh *m, int i, long by) { int *p = (int *)m + 9; for (int k = 0; k < 9; k++) { if (i == 5 && p == &m->nsteps) *p += 2; p += by; __asm__ volatile("":::"memory"); } }
+LOOP walk_behind(struct mesh *m, int i) { for (int *p = (int *)m + 4, *end = p + 9; p != end; p++) { if (i == 5) p[-3] += p == (int *)m + 4 ? 2 : 0; __asm__ volatile("":::"memory"); } }
+LOOP walk_to_and_fro(struct mesh *m, int i) { int *p = (int *)m + 4; for (int k = 0; k < 6; k++) { p += k % 2 ? 3 : -3; if (i == 5 && p == &m->nsteps) *p += 2; __asm__ volatile("":::"memory"); } }
+LOOP walk_chosen(struct mesh *m, int i) { int *p = check(i) ? (int *)(m->u + 3) : (int *)m; for (int k = 0; k < 4; k++, p++) { if (i == 5 && p == &m->nsteps) *p += 2; __asm__ volatile("":::"memory"); } }
+LOOP walk_and_give(struct mesh *m, int i) { for (int *p = (int *)m, *end = p + 9; p != end; p++) if (i == 5 && p == &m->nsteps) get(p, m->nsteps + 2); }
+MESH(plain, mesh_relaxed) { for (m->it = 0; m->it < m->nsteps; m->it++) { relax_by_pointer(m); step(m->it); } }
+MESH(other, mesh_indexed) { for (m->it = 0; m->it < m->nsteps; m->it++) { relax(m); step(m->it); } }
+MESH(other, mesh_walked_down) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_down(m, i); } }
+MESH(other, mesh_walked_up) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_up(m, i); } }
+MESH(other, mesh_walked_by) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_by(m, i, -1); } }
+MESH(other, mesh_walked_behind) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_behind(m, i); } }
+MESH(other, mesh_walked_to_and_fro) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_to_and_fro(m, i); } }
+MESH(other, mesh_chosen) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_chosen(m, i); } }
+MESH(other, mesh_given) { for (int i = 0; i < m->nsteps; i++) { step(i); walk_and_give(m, i); } }
+MESH(other, mesh_walked_down_here) { for (int i = 0; i < m->nsteps; i++) { step(i); for (int *p = (int *)m + 9; p > (int *)m; p--) { if (i == 5 && p == &m->nsteps) *p += 2; __asm__ volatile("":::"memory"); } } }
+/* What is left in registers, and results in two halves. */
+struct pair_of { long k; struct limits *l; };
+__attribute__((noinline, noclone)) struct pair_of make_pair(long a, long b, struct limits *l) { struct pair_of p = {a + b, l}; __asm__ volatile("":::"memory"); return p; }
+__attribute__((noinline, noclone)) struct limits *choose(struct limits *a, struct limits *b, int c) { __asm__ volatile("":::"memory"); return c ? a : b; }
+LOOP grow_third(int i, int k, struct limits *l) { if (i == k) l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP grow_at(struct limits *l, int i, long more) { struct limits *q = (struct limits *)((char *)l - more); if (i == 5) q->nsteps += 2; __asm__ volatile("":::"memory"); }
+GIVEN(other, given_in_pair) { for (int i = 0; i < l->nsteps; i++) { step(i); struct pair_of p = make_pair(i, 1, l); if (i == 5) p.l->nsteps += 2; } }
+GIVEN(other, given_pair_passed_on) { for (int i = 0; i < l->nsteps; i++) { step(i); struct pair_of p = make_pair(i, 1, l); grow_third(i, 5, p.l); } }
+GIVEN(other, given_chosen) { struct limits more = {.5, l->nsteps, 0}; for (int i = 0; i < l->nsteps; i++) { step(i); change(choose(l, &more, 1 + check(i)), i); } }
+GIVEN(other, given_chosen_once) { struct limits more = {.5, l->nsteps, 0}, *q = check(1) ? &more : l; for (int i = 0; i < l->nsteps; i++) { step(i); change(q, i); } }
+GIVEN(other, given_behind_maybe) { struct limits *q = check(1) ? l + 3 : l; for (int i = 0; i < l->nsteps; i++) { step(i); grow_at(q, i, 0); } }
+GIVEN(other, given_index_then_call) { for (int i = 0; i < l->nsteps; i++) { step(i); change(l + check(i), i); } }
+GIVEN(other, given_behind_chosen) { int *q = check(1) ? &nsteps_g : &l->it; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) get(q - 1 + check(i), l->nsteps + 2); } }
+LOOP bump(int i) { field[i & 7] += 1; __asm__ volatile("":::"memory"); }
+LOOP bump_by(int i, const struct limits *l) { field[i & 7] += l->dt; __asm__ volatile("":::"memory"); }
+GIVEN(plain, given_left_in_register) { bump_by(1, l); for (int i = 0; i < l->nsteps; i++) { step(i); bump(i); bump_by(i, l); bump(i); } }
