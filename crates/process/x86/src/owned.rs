@@ -69,7 +69,7 @@ fn join<K: Ord + Copy>(one: &mut BTreeMap<K, Made>, other: &BTreeMap<K, Made>) {
             (same, Some(other)) if same == *other => same,
             (Made::Maybe, _) | (Made::Of(_), None) | (_, Some(Made::Maybe)) => Made::Maybe,
             (Made::Of(at), Some(Made::Of(other))) => Made::AtLeast(at.min(*other)),
-            // What comes to less with each way round walks downwards.
+            // A pointer that comes to less with each way round walks downwards.
             (Made::AtLeast(least), Some(Made::Of(at) | Made::AtLeast(at))) if *at >= least => Made::AtLeast(least),
             (Made::Of(at), Some(Made::AtLeast(least))) if at >= *least => Made::AtLeast(*least),
             _ => Made::Element,
