@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod fuzz;
 mod goldens;
+mod outcome;
 mod programs;
 mod release;
 mod setup;
@@ -21,6 +22,7 @@ mod tidy;
 mod torture;
 
 use anyhow::{Result, bail};
+use outcome::Outcome;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -43,15 +45,6 @@ cargo xtask COMMAND
   release                       build target/dist with checksums and check what the binary needs
 
 Exit codes: 0 done, 1 a check or test failed, 2 it could not be run.";
-
-/// How a command that could be run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Everything asked for was done and holds.
-    Done,
-    /// It ran, and a check or test failed.
-    Failed,
-}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -44,6 +44,7 @@ mod corpus;
 mod coverage;
 mod finding;
 mod hex;
+mod hostile;
 mod mutate;
 mod outcome;
 mod replay;

@@ -15,7 +15,7 @@
 //! Next: `sim`, which calls this.
 
 use crate::contribution::{self, merged, number_in, registry};
-use crate::sim::{Flow, Plan};
+use crate::plan::{Flow, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;

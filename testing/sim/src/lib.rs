@@ -10,10 +10,12 @@
 pub mod check;
 pub mod contribution;
 pub mod network;
+pub mod plan;
 pub mod random;
 pub mod sim;
 pub mod storm;
 
 pub use network::Weather;
-pub use sim::{Flow, Plan, Sim};
+pub use plan::{Flow, Plan};
+pub use sim::Sim;
 pub use storm::Storm;

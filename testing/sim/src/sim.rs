@@ -8,74 +8,18 @@
 
 use crate::check::Checker;
 use crate::contribution::{contribution, payload, registry};
-use crate::network::{Network, Weather};
+use crate::network::Network;
+use crate::plan::{Flow, Plan};
 use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
-use trimtab_overlay::stream::Down;
-use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
-use trimtab_reduce::{FilterSpec, RankSet, Registry};
+use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Setup, StreamSpec, Told};
+use trimtab_reduce::{RankSet, Registry};
 use trimtab_types::Rank;
 
 /// Waves that a leaf's program contributes to at once, at most.
 const BURST_MAX: u64 = 9;
-
-/// A simulation's plan.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Everything random comes from it.
-    pub seed: u64,
-    /// The tree.
-    pub tree: Tree,
-    /// Its times.
-    pub timing: Timing,
-    /// The network's delays and losses.
-    pub weather: Weather,
-    /// The streams that the controller opens.
-    pub flows: Vec<Flow>,
-    /// Longest time that a leaf thinks about a contribution.
-    pub think_us_max: u64,
-    /// Between two commands of the controller; 0 for none.
-    pub command_us: u64,
-    /// How commands become less on the way.
-    pub down: Down,
-    /// True if frames are encoded and decoded on the way.
-    pub wire: bool,
-}
-
-impl Plan {
-    /// A tree in fair weather with one stream that waits for all.
-    pub fn new(seed: u64, tree: Tree) -> Self {
-        Plan {
-            seed,
-            tree,
-            timing: Timing::default(),
-            weather: Weather::default(),
-            flows: vec![Flow::sum(Sync::WaitForAll)],
-            think_us_max: 200_000,
-            command_us: 300_000,
-            down: Down::Same,
-            wire: false,
-        }
-    }
-}
-
-/// A stream that the controller opens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// When a wave goes on.
-    pub sync: Sync,
-    /// How it is merged.
-    pub filter: FilterSpec,
-}
-
-impl Flow {
-    /// A stream of sums.
-    pub fn sum(sync: Sync) -> Self {
-        Flow { sync, filter: FilterSpec::Sum }
-    }
-}
 
 /// An event to come.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 //! Next: `target` for what is done to a process.
 
 use crate::crash::backtrace;
+use crate::cycle::Functions;
 use crate::outcome::{Failure, FailureKind, Outcome, Pauses, ProgramOutcome, Shares};
 use crate::programs::{PROGRAMS, Program};
 use crate::random::Random;
 use crate::run::{End, Run};
-use crate::target::{Functions, Tally, Torment};
+use crate::target::{Tally, Torment};
 use crate::text::Files;
 use crate::tree;
 use anyhow::{Context, Result};

@@ -3,7 +3,7 @@
 //! Next: `target` does many of them to one process.
 
 use crate::random::Random;
-use crate::target::Functions;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use trimtab_os::ticks;
@@ -11,6 +11,9 @@ use trimtab_session::{Error, FunctionRequest, Inserted, Module, Modules, Prepare
 use trimtab_stub::layout::{Probe, flag, kind, state};
 use trimtab_stub::view::View;
 use trimtab_types::ProcAddr;
+
+/// Functions by file: address in the file.
+pub(crate) type Functions = HashMap<String, HashSet<u64>>;
 
 /// The number of the group of functions a user names.
 const USER_GROUP: u8 = 4;

@@ -5,14 +5,14 @@
 //!
 //! Next: `campaign` picks the processes.
 
-use crate::cycle::{Choice, Cycle, Stop, cycle, untried};
+use crate::cycle::{Choice, Cycle, Functions, Stop, cycle, untried};
 use crate::inserter::READY;
 use crate::outcome::{Failure, FailureKind, ProgramOutcome, Shares, without_numbers};
 use crate::random::Random;
 use crate::survey::survey;
 use crate::text::Files;
 use crate::tree::{self, Life};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -35,9 +35,6 @@ const REPEATS_MAX: u64 = 3;
 const UNDO_TRIES: usize = 5;
 /// Lines of the log that a failure keeps.
 const LOG_MAX: usize = 25;
-
-/// Functions by file: address in the file.
-pub(crate) type Functions = HashMap<String, HashSet<u64>>;
 
 /// The results of one program so far.
 #[derive(Debug, Default)]

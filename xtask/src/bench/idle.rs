@@ -7,8 +7,7 @@
 use super::attach::Bench;
 use super::contender::Contender;
 use super::row::Row;
-use super::scripts::COUNTED;
-use super::tiny::FAST;
+use super::tiny::{COUNTED, FAST};
 use anyhow::{Context, Result};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@
 //!
 //! Next: `crates/job/window/src/statistics.rs` for the intervals.
 
-use super::Part;
+use super::part::Part;
 use super::attach::{Bench, RANK_COUNT};
 use super::record::Record;
 use super::row::{Row, Verdict};

@@ -14,6 +14,7 @@ mod idle;
 mod intervals;
 mod large;
 mod limits;
+mod part;
 mod pauses;
 mod peers;
 mod probe;
@@ -33,6 +34,7 @@ mod window;
 use crate::{Outcome, shell};
 use anyhow::{Context, Result, bail};
 use attach::Bench;
+use part::Part;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
@@ -126,30 +128,6 @@ struct Options {
     programs: Vec<String>,
     /// An earlier build of `probe_cost`, to compare a recorded call with.
     before: Option<PathBuf>,
-}
-
-/// A part of the table that can be measured by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Probe,
-    Limits,
-    Pauses,
-    Truth,
-    Real,
-    Debian,
-    Cost,
-    Peers,
-    Idle,
-    Large,
-    Packet,
-    Trips,
-    Rest,
-    Survive,
-    Scale,
-    Slurm,
-    Watch,
-    Cut,
-    Live,
 }
 
 impl Name {

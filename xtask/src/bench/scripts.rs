@@ -11,7 +11,7 @@ use super::contender::{Contender, Cost, Stops};
 use super::record::Record;
 use super::row::{Row, Verdict};
 use super::runner::{Measured, Series, Spread};
-use super::tiny::{FAST, Tiny};
+use super::tiny::{COUNTED, FAST, TIMED, Tiny};
 use super::{Part, idle, large, peers};
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -24,11 +24,6 @@ const COUNT_NS_BAR: f64 = 1.5;
 const FALSE_NS_BAR: f64 = 1.5;
 /// Two figures of a call that nobody touches differ by this share at least.
 const EQUAL_WITHIN: f64 = 0.01;
-
-/// The script that times calls.
-pub const TIMED: &str = "exit pure { t += elapsed }";
-/// The script that counts calls.
-pub const COUNTED: &str = "entry pure { n++ }";
 
 /// Conditions that are false, and their scripts. The function's arguments are 8 and the address of a 7.
 const FALSE: [(&str, &str); 5] = [

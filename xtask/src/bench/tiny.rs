@@ -154,6 +154,12 @@ fn median_of(lines: &[&str], kind: &str) -> Option<f64> {
     Some(Spread::of(medians(&lines.join("\n"), kind))?.median)
 }
 
+/// The script that times calls.
+pub const TIMED: &str = "exit pure { t += elapsed }";
+
+/// The script that counts calls.
+pub const COUNTED: &str = "entry pure { n++ }";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,10 @@
 //!
 //! Next: `code` for rules about Rust text, `rooms` for who may use whom, `documents` and `repository` for the rest.
 
+mod circles;
 mod code;
 mod documents;
+mod finding;
 mod repository;
 mod rooms;
 mod rust_source;
@@ -14,19 +16,8 @@ mod tree;
 
 use crate::{Outcome, shell};
 use anyhow::{Result, bail};
-use std::fmt;
+use finding::Finding;
 use tree::Tree;
-
-/// One place that breaks a rule, with what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// The file, relative to the workspace.
-    pub path: String,
-    /// The line, from 1; 0 where the whole file is meant.
-    pub line: usize,
-    /// The fault and what to do.
-    pub message: String,
-}
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
@@ -40,6 +31,7 @@ const RULES: &[Rule] = &[
     rooms::edges_are_allowed,
     rooms::permissions_are_used,
     rooms::pure_rooms_touch_nothing,
+    circles::circles_only_become_fewer,
     documents::architecture_names_every_crate,
     documents::dependencies_are_explained,
     documents::links_resolve,
@@ -66,21 +58,6 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();
     findings
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Finding { path: path.to_string(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.message),
-            line => write!(f, "{}:{line}: {}", self.path, self.message),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -111,6 +88,7 @@ mod tests {
             "must not depend",
             "and does not: take it out",
             "is pure",
+            "circles of modules",
             "the map is missing",
             "`libc`, used by",
             "leads nowhere",

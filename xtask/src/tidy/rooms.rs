@@ -228,8 +228,15 @@ fn std_paths(code: &str) -> Vec<(usize, String)> {
     paths
 }
 
+/// The path that begins at `place`, or all paths of the use tree there.
+pub(super) fn paths_from(code: &str, place: usize) -> Vec<String> {
+    let mut paths = Vec::new();
+    expand(&code[place..use_tree_end(code, place)], "", place, &mut paths);
+    paths.into_iter().map(|(_, path)| path).collect()
+}
+
 /// The end of the use tree or path that starts at `place`.
-fn use_tree_end(code: &str, place: usize) -> usize {
+pub(super) fn use_tree_end(code: &str, place: usize) -> usize {
     let path_end = |from: usize| {
         code[from..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).map_or(code.len(), |len| from + len)
     };

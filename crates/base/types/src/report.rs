@@ -15,7 +15,7 @@ mod share;
 pub use counter::{Counter, CounterCost};
 pub use efficiency::Efficiencies;
 pub use omp::{HybridEfficiencies, Omp, ParallelRegion};
-pub use path::{PathTotal, SizeClass};
+pub use path::{CallFrame, PathTotal, SizeClass};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
@@ -218,34 +218,6 @@ pub struct LoopProgress {
     pub total_at_most: Option<u64>,
     /// How this was known, and why not what is missing.
     pub explanation: String,
-}
-
-/// A call on the way from the program to MPI.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallFrame {
-    /// The function that calls, as its author wrote it; empty where none is known.
-    pub function: String,
-    /// Bytes from the function's beginning to where the call returns; from the file's where no function is known.
-    pub offset: u64,
-    /// Name of the program's or library's file; empty for generated code.
-    pub module: String,
-    /// File and number of the source line, where debugging information tells.
-    pub line: Option<String>,
-    /// The function is of the interpreter that runs the program, so it is not known which of its lines calls.
-    pub interpreter: bool,
-    /// The function is the program's own, not MPI's or of a binding, a wrapper or the system.
-    pub own: bool,
-}
-
-impl CallFrame {
-    /// `solve at solver.f90:214` where the line is known, else `solve+0x1f3`.
-    pub fn place(&self) -> String {
-        let name = if self.function.is_empty() { &self.module } else { &self.function };
-        match &self.line {
-            Some(line) => format!("{name} at {line}"),
-            None => format!("{name}+{:#x}", self.offset),
-        }
-    }
 }
 
 /// A loop of the program.

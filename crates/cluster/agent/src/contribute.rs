@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 use trimtab_link::blocking::Blocking;
 use trimtab_overlay::Busy;
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Bad, Filter};
 use trimtab_types::Rank;

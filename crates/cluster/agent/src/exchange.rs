@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn rows_of_65536_ranks_arrive_whole() {
         let lengths = vec![64 * 400; 1024];
-        let (agents, waves) = carry(&lengths, trimtab_reduce::filter::VALUE_BYTES_MAX, |_, _| false);
+        let (agents, waves) = carry(&lengths, trimtab_reduce::VALUE_BYTES_MAX, |_, _| false);
         assert_eq!((agents.len(), waves), (1024, 7));
     }
 

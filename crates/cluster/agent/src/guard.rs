@@ -6,7 +6,7 @@
 //! Next: `undo`, which takes the probes out; `serve`, which starts this before the first probe goes in.
 
 use crate::error::Error;
-use crate::serve::{asked_to_end, find};
+use crate::found::{asked_to_end, find};
 use crate::talk::UndoneRank;
 use crate::ticket::Whose;
 use crate::undo;

@@ -25,7 +25,7 @@ use trimtab_os::ticks;
 use trimtab_overlay::node::{Trouble, WaveResult};
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Timing, Told};
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, FilterSpec, RankSet};
 use trimtab_types::Rank;

@@ -21,6 +21,7 @@ mod contribute;
 mod error;
 pub mod exchange;
 mod facts;
+mod found;
 mod guard;
 mod holds;
 pub mod lead;

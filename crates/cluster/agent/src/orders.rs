@@ -7,7 +7,7 @@
 //!
 //! Next: `standing`, which is knocked at; `serve` for what the started agent does.
 
-use crate::serve::find;
+use crate::found::find;
 use crate::start::own_path;
 use crate::ticket::{Ticket, Whose};
 use std::io::Write;

@@ -10,6 +10,7 @@ use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
 use crate::facts::Shelf;
+use crate::found::{asked_to_end, find};
 use crate::guard::Guard;
 use crate::holds::{Holds, Lines};
 use crate::script::serve::{Scripts, chosen};
@@ -28,12 +29,12 @@ use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
-use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
+use trimtab_measure::{Command, Node, Options, Request, host_name, wanted_files};
 use trimtab_neighbours::{Machine, OtherJobs, Own};
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
-use trimtab_track::{Job, ProcFs, RankProcess, find_job_in, find_launched_job_in, find_slurm_job_in};
+use trimtab_track::{Job, ProcFs, RankProcess};
 use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
@@ -99,15 +100,6 @@ impl LastWords {
         let limit = if agent.is_any_rank_alive() { ENDING_MAX } else { LAST_WORDS_MAX };
         agent.is_measuring() && elapsed < limit
     }
-}
-
-/// Becomes true when a signal asks this program to end.
-pub(crate) fn asked_to_end() -> std::io::Result<Arc<AtomicBool>> {
-    let asked_to_end = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, asked_to_end.clone())?;
-    }
-    Ok(asked_to_end)
 }
 
 /// The window that a command begins.
@@ -565,26 +557,6 @@ fn begin_looking(whose: &Whose) -> Looking {
         let _told = refused.send(Err((format!("no thread can be begun to look for ranks: {error}"), true)));
     }
     (Instant::now(), receiver)
-}
-
-/// The ranks that the ticket is for; why there are none, and whether there may be some a moment later.
-pub(crate) fn find(whose: &Whose) -> Result<Job, (String, bool)> {
-    let processes = ProcFs::new();
-    let found = match whose {
-        Whose::Processes(pids) => {
-            let runs = |pid: &&i32| trimtab_os::runs(Pid(**pid));
-            let Some(pid) = pids.iter().find(runs) else {
-                return Err(("none of the job's processes runs here".to_owned(), false));
-            };
-            find_job_in(&processes, Pid(*pid), &has_static_mpi)
-        }
-        Whose::Launch { mark, uid } => find_launched_job_in(&processes, (mark, *uid), &has_static_mpi),
-        Whose::Slurm { .. } => {
-            let Some(run) = whose.slurm() else { return Err(("no job was named".to_owned(), false)) };
-            find_slurm_job_in(&processes, &run, &has_static_mpi)
-        }
-    };
-    found.map_err(|error| (one_line(&error), error.is_retryable()))
 }
 
 #[cfg(test)]

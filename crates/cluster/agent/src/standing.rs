@@ -8,8 +8,8 @@
 
 use crate::contribute::{contribute, encoded};
 use crate::error::Error;
+use crate::found::asked_to_end;
 use crate::orders::Starts;
-use crate::serve::asked_to_end;
 use crate::ticket::{node_of, own_version};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 //!
 //! Next: `inbox` for the owner's messages.
 
-use crate::address::{Address, Listener};
+use crate::address::Address;
 use crate::error::LinkError;
 use crate::handle::{Handle, Owner};
 use crate::inbox::{Inbox, inbox};
+use crate::listener::Listener;
 use crate::node::{Config, Node};
 use std::sync::mpsc;
 use std::thread::JoinHandle;

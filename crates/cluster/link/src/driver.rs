@@ -4,11 +4,11 @@
 //!
 //! Next: `core` for what happens, `greet` for the beginning of a connection.
 
-use crate::address::Listener;
 use crate::core::Shared;
 use crate::error::LinkError;
 use crate::greet::Identity;
 use crate::limits::{DIAL_TIME_MAX, GREETING_TIME_MAX};
+use crate::listener::Listener;
 use crate::socket::Socket;
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -107,12 +107,6 @@ pub enum LinkError {
         /// How many addresses.
         contacts: usize,
     },
-    /// An address in the wrong form.
-    #[error("`{text}` is no address: write tcp:127.0.0.1:4711 or unix:/run/user/1000/trimtab")]
-    Address {
-        /// The text.
-        text: String,
-    },
     /// A file of certificates, keys or a secret.
     #[error("{}: {what}", path.display())]
     File {

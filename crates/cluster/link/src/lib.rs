@@ -27,15 +27,17 @@ pub mod handle;
 pub mod inbox;
 pub mod limits;
 mod link;
+mod listener;
 pub mod node;
 mod queue;
 pub mod secret;
 mod socket;
 
-pub use address::{Address, Contact, Listener};
+pub use address::{Address, BadAddress, Contact};
 pub use credentials::Credentials;
 pub use error::{LinkError, Trouble};
 pub use handle::{Hand, Handle, Owner};
 pub use inbox::{Inbox, inbox};
+pub use listener::Listener;
 pub use node::{Config, Node, incarnation_now};
 pub use secret::JobSecret;

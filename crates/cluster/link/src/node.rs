@@ -2,13 +2,14 @@
 //!
 //! Next: `handle` for its use, `core` for its state.
 
-use crate::address::{Contact, Listener};
+use crate::address::Contact;
 use crate::core::{Core, Shared};
 use crate::credentials::Credentials;
 use crate::driver::{Ends, drive, take_calls};
 use crate::error::LinkError;
 use crate::greet::Identity;
 use crate::handle::{Handle, Owner};
+use crate::listener::Listener;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_overlay::{NodeId, Setup};

@@ -2,9 +2,10 @@
 //!
 //! Next: `greet` for the first messages, `link` for the task that reads and writes a connection.
 
-use crate::address::{Address, Kind, Listener, tcp_socket};
+use crate::address::Address;
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, GREETING_BYTES_MAX};
+use crate::listener::{Kind, Listener, tcp_socket};
 use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};

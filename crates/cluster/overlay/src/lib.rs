@@ -20,9 +20,11 @@
 //! only one agent per build id is asked.
 #![forbid(unsafe_code)]
 
+mod bad_shape;
 mod bytes;
 pub mod facts;
 pub mod frame;
+mod frame_bytes;
 mod in_order;
 pub mod limits;
 pub mod node;

@@ -5,6 +5,8 @@
 //!
 //! Next: `shape_file` for the text form, `node` for what a node does with its ancestors.
 
+pub use crate::bad_shape::{BadShape, NODE_COUNT_MAX};
+
 use crate::NodeId;
 use trimtab_reduce::RankSet;
 use trimtab_types::Rank;
@@ -12,8 +14,6 @@ use trimtab_types::Rank;
 /// Largest fan-out that [`Tree::automatic`] chooses: 65,536 leaves then need three hops, and no node has more
 /// connections than it can serve between two heartbeats.
 pub const FAN_OUT_MAX: u32 = 48;
-/// Most nodes of a tree.
-pub const NODE_COUNT_MAX: usize = 1 << 21;
 
 /// A tree of nodes, numbered so that each parent comes before its children; node 0 is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,31 +27,6 @@ struct Place {
     parent: Option<NodeId>,
     rank: Option<Rank>,
     name: Option<String>,
-}
-
-/// Why there is no such tree.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadShape {
-    /// A number is out of range.
-    #[error("{what} is {value}, expected {low} to {high}")]
-    Range {
-        /// Which number.
-        what: &'static str,
-        /// The value that it is.
-        value: u64,
-        /// Its least value.
-        low: u64,
-        /// Its greatest value.
-        high: u64,
-    },
-    /// The text of a tree is wrong.
-    #[error("line {line}: {what}; a tree is written like `root => a b ; a => c d ;`")]
-    Text {
-        /// Where, from 1.
-        line: usize,
-        /// The fault, in words.
-        what: String,
-    },
 }
 
 impl Tree {

@@ -5,7 +5,7 @@
 //!
 //! Next: `shape`, which numbers the nodes.
 
-use crate::shape::{BadShape, NODE_COUNT_MAX};
+use crate::bad_shape::{BadShape, NODE_COUNT_MAX};
 use std::collections::BTreeMap;
 
 /// Longest text, in bytes.

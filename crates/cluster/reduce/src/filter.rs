@@ -5,13 +5,10 @@
 //!
 //! Next: [`crate::laws`] for what a filter must keep, [`crate::numbers`] and [`crate::lists`] for those that exist.
 
-use crate::ValuesRef;
+use crate::values::{VALUE_BYTES_MAX, ValuesRef};
 use serde::{Serialize, de::DeserializeOwned};
 use smallvec::SmallVec;
 use std::fmt::Debug;
-
-/// Longest encoded value, in bytes: a frame of the tree must hold it.
-pub const VALUE_BYTES_MAX: usize = 4 << 20;
 
 /// A fault of a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

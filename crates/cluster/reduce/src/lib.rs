@@ -30,4 +30,4 @@ pub use filter::{Accumulator, AnyFilter, Bad, Filter};
 pub use partial::{Overlap, Partial};
 pub use ranks::RankSet;
 pub use spec::{FilterSpec, Registry};
-pub use values::{Values, ValuesRef};
+pub use values::{VALUE_BYTES_MAX, Values, ValuesRef};

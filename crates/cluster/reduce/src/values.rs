@@ -6,8 +6,10 @@
 //!
 //! Next: `filter` for who merges them, `trimtab-overlay`'s runs for how they travel.
 
-use crate::filter::VALUE_BYTES_MAX;
 use crate::plain::put_number;
+
+/// Longest encoded value, in bytes: a frame of the tree must hold it.
+pub const VALUE_BYTES_MAX: usize = 4 << 20;
 
 /// Values that lie behind each other. A length is seven bits to a byte, lowest first, as all bytes but its last say by
 /// their highest bit.

@@ -2,7 +2,7 @@
 //!
 //! Next: `waits` for who hears whom.
 
-use crate::routes::{Caller, Refusal, Shared, off_thread, person, read};
+use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
 use crate::waits::{Denied, Reached};
 use axum::Json;
 use axum::body::Bytes;

@@ -5,8 +5,9 @@
 //!
 //! Next: `windows` for whose a window is, `trimtab-store` for how it is kept.
 
-use crate::Controller;
-use crate::routes::{Caller, Refusal, Shared, off_thread, person, read};
+use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
+use crate::state::Controller;
+use crate::waits::may_see;
 use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -170,15 +171,6 @@ async fn seen<T: Send + 'static>(
     })
     .await
     .map(Json)
-}
-
-/// True if somebody may see, and have measured, a job of this user's.
-pub(crate) fn may_see(role: &Role, owner: Option<u32>) -> bool {
-    match role {
-        Role::Administrator { .. } => true,
-        Role::User { uid } => owner == Some(*uid),
-        Role::Controller | Role::Node { .. } => false,
-    }
 }
 
 fn line(summary: JobSummary) -> JobLine {

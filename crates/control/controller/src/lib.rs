@@ -14,7 +14,9 @@
 //! Next: `trimtab_site::api` for what is said.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod calls;
+mod error;
 mod kept;
 mod listener;
 mod live;
@@ -22,21 +24,25 @@ pub mod places;
 mod revoking;
 pub mod root;
 pub mod routes;
+mod state;
 pub mod waits;
 pub mod windows;
+
+pub use error::Error;
+pub use routes::own_version;
+pub use state::Controller;
 
 use listener::Peer;
 use live::Live;
 use places::Places;
 use root::Root;
+use state::State;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::Semaphore;
-use trimtab_link::{Handle, LinkError};
-use trimtab_site::{Identity, Revoked, SiteError, Watch};
+use trimtab_site::{Identity, Watch};
 use trimtab_store::Store;
-use waits::Waits;
 use windows::Windows;
 
 /// How the controller is started.
@@ -52,83 +58,6 @@ pub struct Options {
     pub fan_out: usize,
     /// Where jobs and reports are kept.
     pub store: Store,
-}
-
-/// Why the controller can't be.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its identity.
-    #[error(transparent)]
-    Site(#[from] SiteError),
-    /// The tree.
-    #[error("the tree of agents could not begin at {address}")]
-    Tree {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        #[source]
-        source: LinkError,
-    },
-    /// Its place in the tree has no port.
-    #[error("the tree of agents has no port; give one with --listen-tree")]
-    NoPort,
-    /// A port.
-    #[error("can't listen at {address}; is another controller running there?")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The system.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
-
-/// The state that all requests share.
-pub struct Controller {
-    /// Locked only for bookkeeping.
-    state: Mutex<State>,
-    /// Locked while agents are asked, up to a second: by threads that may wait.
-    root: Mutex<Root>,
-    /// Locked while the disk is waited for: by threads that may wait.
-    store: Mutex<Store>,
-    waits: Mutex<Waits>,
-    /// Long reports are taken in one at a time.
-    desk: Semaphore,
-    /// The root of the tree again, without a lock.
-    nodes: Handle,
-    revoked: Option<Arc<Revoked>>,
-    /// Where agents are awaited.
-    tree_port: u16,
-    began: Instant,
-}
-
-/// Agents and windows.
-struct State {
-    places: Places,
-    windows: Windows,
-}
-
-impl Controller {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it panics half-way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn root(&self) -> MutexGuard<'_, Root> {
-        self.root.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn store(&self) -> MutexGuard<'_, Store> {
-        // A panic leaves at most a transaction that did not happen.
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waits(&self) -> MutexGuard<'_, Waits> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Runs the controller until the process ends; `ready` is told where it listens.
@@ -166,9 +95,4 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         let service = routes::routes(controller).into_make_service_with_connect_info::<Peer>();
         Ok(axum::serve(listener, service).await?)
     })
-}
-
-/// The version that controller and agents must have in common.
-pub fn own_version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
 }

@@ -5,7 +5,7 @@
 //!
 //! Next: `routes`, which gets the caller's role.
 
-use crate::Error;
+use crate::error::Error;
 use crate::live::{Cuttable, Live};
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;

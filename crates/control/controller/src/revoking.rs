@@ -6,8 +6,8 @@
 //!
 //! Next: `live` for callers' connections; `trimtab_site::revoked` for the list.
 
-use crate::Controller;
 use crate::live::Live;
+use crate::state::Controller;
 use std::sync::Arc;
 use std::time::Duration;
 use trimtab_reduce::RankSet;

@@ -6,7 +6,7 @@
 //!
 //! Next: `places` for who is where.
 
-use crate::Error;
+use crate::error::Error;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use trimtab_link::{Address, Config, Hand, Handle, incarnation_now};
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Told};
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
 use trimtab_site::{Identity, Knock, TIMING};

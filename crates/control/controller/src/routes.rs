@@ -4,59 +4,27 @@
 //!
 //! Next: `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
+use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
 use crate::listener::Peer;
 use crate::places::Place;
-use crate::windows::Denied;
-use crate::{Controller, calls, kept, own_version};
+use crate::state::Controller;
+use crate::{calls, kept};
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use trimtab_overlay::Busy;
 use trimtab_reduce::RankSet;
 use trimtab_site::api::{
-    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, Problem, RevokedList, SCHEMA, Service, Tree,
-    Wanted, WindowState,
+    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, RevokedList, SCHEMA, Service, Tree, Wanted,
+    WindowState,
 };
 use trimtab_site::{Knock, Role};
 use trimtab_types::Rank;
-
-pub(crate) type Shared = State<Arc<Controller>>;
-pub(crate) type Caller = ConnectInfo<Peer>;
-
-/// An answer that says no.
-pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, Json(Problem { error: self.1 })).into_response()
-    }
-}
-
-impl From<Denied> for Refusal {
-    fn from(denied: Denied) -> Self {
-        let status = match denied {
-            Denied::TooMany => StatusCode::SERVICE_UNAVAILABLE,
-            Denied::NotYours => StatusCode::NOT_FOUND,
-            Denied::NoPerson => StatusCode::FORBIDDEN,
-            Denied::NothingStarted | Denied::Filed | Denied::WhoseJob => StatusCode::CONFLICT,
-        };
-        Refusal(status, denied.to_string())
-    }
-}
-
-impl From<Busy> for Refusal {
-    fn from(busy: Busy) -> Self {
-        Refusal(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())
-    }
-}
 
 /// All of the API.
 pub fn routes(controller: Arc<Controller>) -> Router {
@@ -84,24 +52,12 @@ async fn nothing() -> Refusal {
     Refusal(StatusCode::NOT_FOUND, "there is no such thing; docs/api.md lists what can be asked".to_owned())
 }
 
-/// Only people may.
-pub(crate) fn person(peer: &Peer) -> Result<(), Refusal> {
-    match &peer.role {
-        Role::User { .. } | Role::Administrator { .. } => Ok(()),
-        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only users and administrators may"))),
-    }
-}
-
 /// Only agents may; the host whose agent it is.
 fn agent(peer: &Peer) -> Result<&str, Refusal> {
     match &peer.role {
         Role::Node { host } => Ok(host),
         role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only the agents of nodes may"))),
     }
-}
-
-pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
 async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
@@ -227,11 +183,7 @@ async fn outcome(State(controller): Shared, caller: Caller, Path(id): Path<u64>,
     Ok(controller.state().windows.outcome(id, host, refused.map_or(Ok(owner), Err))?)
 }
 
-/// Asks the tree or the store on a thread that may wait.
-pub(crate) async fn off_thread<T: Send + 'static>(
-    ask: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(ask).await.unwrap_or_else(|_| {
-        Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the controller failed; its log says why".to_owned()))
-    })
+/// The version that controller and agents must have in common.
+pub fn own_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
 }

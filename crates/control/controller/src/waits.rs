@@ -7,7 +7,6 @@
 //!
 //! Next: `calls`, which asks this.
 
-use crate::kept::may_see;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,6 +163,15 @@ impl Wait {
             .zip(self.key.as_ref())
             .is_some_and(|((owner, key), begin)| *owner == self.owner && key.starts_with(begin.as_str()));
         is_kept || self.names.contains(job)
+    }
+}
+
+/// True if somebody may see, and have measured, a job of this user's.
+pub(crate) fn may_see(role: &Role, owner: Option<u32>) -> bool {
+    match role {
+        Role::Administrator { .. } => true,
+        Role::User { uid } => owner == Some(*uid),
+        Role::Controller | Role::Node { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Next: `client`, which meets most of these.
 
 use crate::API_PORT;
-use crate::role::Role;
+use crate::role::{NoRole, Role};
 use std::path::PathBuf;
 use trimtab_link::LinkError;
 
@@ -11,17 +11,8 @@ use trimtab_link::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// A certificate names no role, or several.
-    #[error("the certificate names {}; issue one with `trimtab site issue`", listed(names))]
-    NoRole {
-        /// The names in it.
-        names: Vec<String>,
-    },
-    /// Text that is no role.
-    #[error("`{text}` is no role: write controller, node:HOST, user:UID or administrator:UID")]
-    BadRole {
-        /// The text that was given.
-        text: String,
-    },
+    #[error(transparent)]
+    NoRole(#[from] NoRole),
     /// A file of certificates or keys.
     #[error("{}: {what}", path.display())]
     File {
@@ -147,8 +138,4 @@ pub enum SiteError {
     /// The system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-}
-
-fn listed(names: &[String]) -> String {
-    if names.is_empty() { "no role".to_owned() } else { format!("not one role but {}", names.join(", ")) }
 }

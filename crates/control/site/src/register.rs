@@ -7,7 +7,7 @@
 //! Next: `authority`, which keeps it; `revoked` for who reads the signed list.
 
 use crate::error::SiteError;
-use crate::role::Role;
+use crate::role::{NoRole, Role};
 use rustls::pki_types::CertificateDer;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -38,10 +38,9 @@ impl Serial {
     /// That of a certificate.
     ///
     /// # Errors
-    /// [`SiteError::NoRole`] if it is none.
+    /// [`NoRole`] if it is none.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, SiteError> {
-        let parsed =
-            webpki::EndEntityCert::try_from(certificate).map_err(|_| SiteError::NoRole { names: Vec::new() })?;
+        let parsed = webpki::EndEntityCert::try_from(certificate).map_err(|_| NoRole { names: Vec::new() })?;
         Ok(Serial::of_bytes(parsed.serial()))
     }
 

@@ -5,7 +5,6 @@
 //!
 //! Next: `identity` for certificates that hold them, `authority` for making these.
 
-use crate::error::SiteError;
 use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +12,22 @@ use std::str::FromStr;
 /// The names of all roles end with this.
 const DOMAIN: &str = ".trimtab.internal";
 const CONTROLLER: &str = "controller";
+
+/// A certificate names no role, or several.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate names {}; issue one with `trimtab site issue`", listed(names))]
+pub struct NoRole {
+    /// The names in it.
+    pub names: Vec<String>,
+}
+
+/// Text that is no role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no role: write controller, node:HOST, user:UID or administrator:UID")]
+pub struct BadRole {
+    /// The text that was given.
+    pub text: String,
+}
 
 /// A role: it decides what its holder may do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,14 +55,13 @@ impl Role {
     /// The role that a certificate names. Whether the certificate is to be believed was decided before, by TLS.
     ///
     /// # Errors
-    /// [`SiteError::NoRole`] if it names none, or more than one.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Role, SiteError> {
-        let parsed =
-            webpki::EndEntityCert::try_from(certificate).map_err(|_| SiteError::NoRole { names: Vec::new() })?;
+    /// [`NoRole`] if it names none, or more than one.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Role, NoRole> {
+        let parsed = webpki::EndEntityCert::try_from(certificate).map_err(|_| NoRole { names: Vec::new() })?;
         let names: Vec<String> = parsed.valid_dns_names().map(str::to_owned).collect();
         match names.as_slice() {
-            [name] => Role::of_name(name).ok_or(SiteError::NoRole { names }),
-            _ => Err(SiteError::NoRole { names }),
+            [name] => Role::of_name(name).ok_or(NoRole { names }),
+            _ => Err(NoRole { names }),
         }
     }
 
@@ -108,15 +122,19 @@ impl fmt::Display for Role {
 
 /// As people write it: `controller`, `node:HOST`, `user:UID`, `administrator:UID`.
 impl FromStr for Role {
-    type Err = SiteError;
+    type Err = BadRole;
 
-    fn from_str(text: &str) -> Result<Role, SiteError> {
+    fn from_str(text: &str) -> Result<Role, BadRole> {
         let name = match text.split_once(':') {
             None => format!("{text}{DOMAIN}"),
             Some((kind, what)) => format!("{what}.{kind}{DOMAIN}"),
         };
-        Role::of_name(&name).ok_or_else(|| SiteError::BadRole { text: text.to_owned() })
+        Role::of_name(&name).ok_or_else(|| BadRole { text: text.to_owned() })
     }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "no role".to_owned() } else { format!("not one role but {}", names.join(", ")) }
 }
 
 #[cfg(test)]

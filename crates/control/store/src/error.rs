@@ -9,6 +9,9 @@ use crate::obstacle;
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
+/// How long to wait for another trimtab that is writing: far longer than one window takes on a slow disk.
+pub(crate) const BUSY_TIMEOUT_MS: u64 = 10_000;
+
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -253,7 +256,7 @@ impl Error {
             Some(ErrorCode::ReadOnly) => Error::ReadOnly { path, source: Some(source) },
             Some(ErrorCode::DiskFull) => Error::DiskFull { path, source },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { path, waited_ms: crate::store::BUSY_TIMEOUT_MS, source }
+                Error::Busy { path, waited_ms: BUSY_TIMEOUT_MS, source }
             }
             Some(ErrorCode::SystemIoFailure) => Error::InputOutput { path, source },
             _ => Error::Database { path, doing, source },

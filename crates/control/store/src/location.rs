@@ -59,14 +59,6 @@ pub(crate) fn touch_private(path: &Path) {
     let _exists_or_fails_again = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
-/// The directory a store's file lies in.
-pub(crate) fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 /// SQLite's journal mode for a file in this directory: "wal", or "delete" where several hosts may share it.
 pub(crate) fn journal_mode(directory: &Path) -> &'static str {
     match rustix::fs::statfs(directory) {

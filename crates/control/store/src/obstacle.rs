@@ -2,7 +2,6 @@
 //!
 //! Next: `error`, which says it.
 
-use crate::location::directory_of;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +48,14 @@ fn first_locked(directory: &Path) -> Option<&Path> {
 fn whose(place: &Path) -> String {
     let Ok(facts) = place.metadata() else { return String::new() };
     format!(" (mode {:o}, user {})", facts.mode() & 0o7777, facts.uid())
+}
+
+/// The directory a store's file lies in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@
 //!
 //! Next: `schema.rs` for the tables, `rows.rs` for what comes back.
 
+use crate::error::BUSY_TIMEOUT_MS;
+use crate::obstacle::directory_of;
 use crate::rows::{self, JOB_COLUMNS, RawJob, WINDOW_COLUMNS};
 use crate::{Error, JobId, JobSummary, Marker, Process, Selection, WindowSummary, find, location, schema};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_types::report::{Job, Report};
-
-/// How long to wait for another trimtab that is writing: far longer than one window takes on a slow disk.
-pub(crate) const BUSY_TIMEOUT_MS: u64 = 10_000;
 
 /// Tries to switch the journal mode, which SQLite refuses at once while another process opens the same new file.
 const JOURNAL_ATTEMPTS: u32 = 50;
@@ -53,11 +52,11 @@ impl Store {
             Some(path) => path.to_path_buf(),
             None => {
                 let path = default()?;
-                location::create_directory(location::directory_of(&path))?;
+                location::create_directory(directory_of(&path))?;
                 path
             }
         };
-        let directory = location::directory_of(&path);
+        let directory = directory_of(&path);
         if !directory.is_dir() {
             return Err(Error::NoDirectory { directory: directory.to_path_buf() });
         }
@@ -341,7 +340,7 @@ impl Store {
     }
 
     fn set_journal(&self) -> Result<(), Error> {
-        let wanted = location::journal_mode(location::directory_of(&self.path));
+        let wanted = location::journal_mode(directory_of(&self.path));
         for attempt in 1.. {
             match self.try_journal(wanted).map_err(|source| self.error("setting its journal", source)) {
                 Err(Error::Busy { .. }) if attempt < JOURNAL_ATTEMPTS => {

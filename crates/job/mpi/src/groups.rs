@@ -9,23 +9,7 @@
 //! Next: [`catalogue`](crate::catalogue()) for MPI.
 
 use crate::catalogue::catalogue;
-
-/// A group of functions that a user measures together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
-    /// Communication: MPI.
-    Comm,
-    /// Files: the C library's calls and MPI's.
-    Io,
-    /// Allocation and mapping of memory.
-    Memory,
-    /// Sleeping and waiting for descriptors, threads or processes.
-    Sleep,
-    /// Parallel regions of OpenMP and the waits of their threads.
-    Omp,
-    /// All of them but `Omp`.
-    All,
-}
+use crate::function::Group;
 
 impl Group {
     /// The group of this name on the command line (`comm`, `io`, `mem`, `sleep`, `omp`, `all`).

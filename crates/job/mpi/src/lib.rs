@@ -18,6 +18,7 @@
 
 pub mod accounting;
 mod catalogue;
+mod function;
 mod groups;
 mod identity;
 mod library;
@@ -26,8 +27,9 @@ mod omp;
 mod prototype;
 
 pub use accounting::{ABSENT, Accounting, AccountingKind, Counted};
-pub use catalogue::{Class, HandleKind, MpiFunction, catalogue, find};
-pub use groups::{ByteSource, Group, LibcFunction, function_names, group_functions};
+pub use catalogue::{catalogue, find};
+pub use function::{Class, Group, HandleKind, MpiFunction};
+pub use groups::{ByteSource, LibcFunction, function_names, group_functions};
 pub use identity::{Identity, identify, identify_all, identify_for};
 pub use library::{
     DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, Start, Topologies, WorldHandle, begins_mpi,

@@ -6,7 +6,8 @@
 //!
 //! Next: [`find`] for an exact C name.
 
-use crate::catalogue::{MpiFunction, catalogue, find};
+use crate::catalogue::{catalogue, find};
+use crate::function::MpiFunction;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

@@ -3,7 +3,7 @@
 //! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
 
 use crate::debug::{DebugFacts, DebugSections};
-use crate::places::InnerPlace;
+use crate::place::{FunctionPlace, InnerPlace, NOWHERE};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimtab_measure::{datatype_sizes, describe_library};
@@ -23,17 +23,6 @@ const ARGUMENTS: [Register; 6] =
     [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
 /// Names suggested for one that is not there are chosen among so many that begin alike.
 const SUGGESTIONS_MAX: usize = 2000;
-
-/// A function of the process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FunctionPlace {
-    pub name: String,
-    pub module: String,
-    pub address: ProcAddr,
-}
-
-/// Where a function is said to be whose library is not loaded yet.
-pub(crate) const NOWHERE: ProcAddr = ProcAddr(0);
 
 /// Facts about one process.
 pub(crate) struct ProcessFacts<'a> {

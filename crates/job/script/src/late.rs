@@ -13,7 +13,7 @@
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
 use crate::facts::{ProcessFacts, matching};
-use crate::source::inner_request;
+use crate::places::inner_request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
@@ -209,7 +209,7 @@ impl Waiting {
     fn requests(&self, modules: &Modules) -> Vec<ScriptRequest> {
         let of = |awaited: &Awaited| {
             let bodies = awaited.bodies.clone();
-            let request = |found: crate::facts::FunctionPlace| ScriptRequest {
+            let request = |found: crate::place::FunctionPlace| ScriptRequest {
                 name: found.name,
                 address: found.address,
                 bodies: bodies.clone(),

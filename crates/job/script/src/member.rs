@@ -5,10 +5,9 @@
 use crate::error::Error;
 use crate::late::{Look, Waiting};
 use crate::message::Message;
-use crate::outside::bodies_of_once;
 use crate::part::{AreaWords, Part};
-use crate::run::{LOOK_EVERY, LOOK_EVERY_MAX, Late, Loss, Target};
 use crate::source::{SETUP, Source};
+use crate::target::{LOOK_EVERY, LOOK_EVERY_MAX, Late, Loss, Target};
 use crate::unmeasured::Unmeasured;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -349,6 +348,12 @@ fn inserted(
     };
     let inserted = prepared.insert(target.pid, SETUP, &initialise)?;
     Ok((Part::new(inserted, unit), tables.into_inner()))
+}
+
+/// The bodies that run once, as soon as the script records.
+fn bodies_of_once(unit: &Unit) -> Vec<usize> {
+    let bodies = unit.bodies.iter().enumerate();
+    bodies.filter(|(_, body)| body.when == When::Once).map(|(number, _)| number).collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 
 use crate::debug::{DebugFacts, DebugFiles, DebugSections};
 use crate::error::Error;
-use crate::run::{Running, Summary, Target};
+use crate::run::{Running, Summary};
 use crate::source::Options;
+use crate::target::Target;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;

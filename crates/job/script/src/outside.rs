@@ -25,12 +25,6 @@ const PAGES_MAX: usize = 256;
 /// The words of a run: its messages, and what went wrong.
 pub(crate) type Said = (Vec<Message>, Option<String>);
 
-/// The bodies that run once, as soon as the script records.
-pub(crate) fn bodies_of_once(unit: &Unit) -> Vec<usize> {
-    let bodies = unit.bodies.iter().enumerate();
-    bodies.filter(|(_, body)| body.when == When::Once).map(|(number, _)| number).collect()
-}
-
 impl Member {
     /// Runs a body here. It sees sums over all threads, other variables as bodies run here left them, and the program's
     /// memory as it is now.

@@ -4,7 +4,7 @@
 //! Next: `run`, which has them all; `trimtab-session`'s `ScriptView`, the memory.
 
 use crate::message::{Message, Reader};
-use crate::run::{Loss, Target};
+use crate::target::{Loss, Target};
 use trimtab_session::{Inserted, ScriptView};
 use trimtab_snippet::ir::{Unit, process_word, thread_word};
 use trimtab_types::of_process;

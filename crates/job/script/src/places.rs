@@ -2,23 +2,15 @@
 //!
 //! Next: `facts`, which numbers them; `trimtab-session`'s `inner`, which patches there.
 
-use crate::facts::{FunctionPlace, NOWHERE, ProcessFacts};
-use trimtab_session::{Inner, Inside, Module};
+use crate::facts::ProcessFacts;
+use crate::place::{FunctionPlace, InnerPlace, NOWHERE};
+use trimtab_session::{Inner, InnerRequest, Inside, Module};
 use trimtab_snippet::Facts;
 use trimtab_snippet::facts::{Site, SiteId};
 use trimtab_snippet::syntax::{CallPoint, FunctionPattern, LoopEdge, LoopPoint, PointKind};
 use trimtab_symbols::{Slot, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{CallSite, ControlFlow, Edge, Loop};
-
-/// One place inside a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InnerPlace {
-    pub function: FunctionPlace,
-    pub place: Inner,
-    /// The function that is called there, if that is known.
-    pub callee: Option<FunctionPlace>,
-}
 
 /// The function that a call calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -346,4 +338,21 @@ pub(crate) fn dotted(path: &[u32]) -> String {
 fn loops_of(flow: &ControlFlow) -> String {
     let numbers: Vec<String> = flow.loops.iter().map(|found| dotted(&found.number)).collect();
     if numbers.is_empty() { "it has none".into() } else { format!("it has {}", numbers.join(", ")) }
+}
+
+/// The patch that a numbered place asks for.
+pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
+    let found = facts.inner(site);
+    let name = match &found.place {
+        Inner::Instruction(address) => format!("{}+{:#x}", found.function.name, address.0 - found.function.address.0),
+        Inner::Way { from, to } => {
+            let start = found.function.address.0;
+            format!("{}+{:#x} to +{:#x}", found.function.name, from.0 - start, to.0.wrapping_sub(start))
+        }
+        Inner::Loop(number) => {
+            let number: Vec<String> = number.iter().map(u32::to_string).collect();
+            format!("loop {} of {}", number.join("."), found.function.name)
+        }
+    };
+    InnerRequest { name, function: found.function.address, place: found.place, bodies }
 }

@@ -7,7 +7,8 @@
 //! Next: `places`, which finds these points by the text listed here; `trimtab-session`'s `inside`.
 
 use crate::debug::{DebugFiles, DebugSections};
-use crate::facts::{FunctionPlace, ProcessFacts};
+use crate::facts::ProcessFacts;
+use crate::place::FunctionPlace;
 use crate::places::{after_call, dotted, entered_from, left_to};
 use serde::Serialize;
 use std::collections::BTreeMap;

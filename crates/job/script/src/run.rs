@@ -10,6 +10,7 @@ use crate::member::Member;
 use crate::message::Message;
 use crate::part::Part;
 use crate::source::{EXITS, Options, Source};
+use crate::target::{LOOK_EVERY, Late, Loss, Target};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::{program_name, wait_for_start};
@@ -18,31 +19,6 @@ use trimtab_os::{Moment, monotonic_ns, wait_for_end};
 use trimtab_session::{ImageCache, Modules, try_again};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, merge_all};
-use trimtab_types::Pid;
-
-/// Between two looks at memory that bodies write to. They make no system call, so nothing can wake us when they do; a
-/// look at a few words every so often uses less than a thousandth of a processor.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same while nothing comes: the ring of messages still takes 180,000 messages a second until it is looked at.
-pub(crate) const LOOK_EVERY_MAX: Duration = Duration::from_millis(100);
-
-/// A process to run the script in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The process.
-    pub pid: Pid,
-    /// Its MPI rank, if it has one.
-    pub rank: Option<u32>,
-    /// Ranks of its job, if that is known.
-    pub ranks: Option<u32>,
-}
-
-impl Target {
-    /// The rank, or -1.
-    pub(crate) fn rank_number(&self) -> i64 {
-        self.rank.map_or(-1, i64::from)
-    }
-}
 
 /// A function that can't be probed, or of which only the entry can.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -71,48 +47,6 @@ pub struct Poll {
     pub alive: usize,
     /// True if a program has set a fault handler of its own meanwhile, so that its probes had to go.
     pub has_new_handler: bool,
-}
-
-/// The hits that were not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Loss {
-    /// Loads from addresses that can't be read; they yielded 0.
-    pub unreadable_loads: u64,
-    /// Messages that found no room, or were begun and never finished.
-    pub messages: u64,
-    /// Elapsed times that were not known.
-    pub elapsed_unknown: u64,
-    /// Bodies not run because a signal handler came in the middle of another one.
-    pub skipped: u64,
-    /// Hits on threads for which there was no area.
-    pub threads: u64,
-}
-
-/// A library that came while the script was in. Calls before that were missed.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Late {
-    /// The process.
-    pub pid: i32,
-    /// The end of the library's file name, as the script gives it.
-    pub library: String,
-    /// When its probes were in, seconds from the start.
-    pub after_s: f64,
-    /// Places that were patched in it.
-    pub points: usize,
-}
-
-impl Loss {
-    /// With what was lost elsewhere.
-    #[must_use]
-    pub fn and(self, other: Loss) -> Loss {
-        Loss {
-            unreadable_loads: self.unreadable_loads.saturating_add(other.unreadable_loads),
-            messages: self.messages.saturating_add(other.messages),
-            elapsed_unknown: self.elapsed_unknown.saturating_add(other.elapsed_unknown),
-            skipped: self.skipped.saturating_add(other.skipped),
-            threads: self.threads.saturating_add(other.threads),
-        }
-    }
 }
 
 /// How it ended.

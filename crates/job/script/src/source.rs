@@ -4,12 +4,13 @@
 
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
-use crate::facts::{FunctionPlace, ProcessFacts};
+use crate::facts::ProcessFacts;
 use crate::late::{Awaited, Waiting, program_of};
+use crate::place::FunctionPlace;
+use crate::places::inner_request;
 use crate::{guard, walk};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use trimtab_session::Inner;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
 use trimtab_snippet::facts::{FunctionId, SiteId};
 use trimtab_snippet::ir::{Body, Unit, When};
@@ -195,20 +196,4 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
 fn fresh(found: FunctionPlace) -> ScriptRequest {
     let (name, address, bodies) = (found.name, found.address, FunctionBodies::default());
     ScriptRequest { name, address, bodies, serve_exits: Vec::new(), asking: Vec::new(), needs_exits: false }
-}
-
-pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
-    let found = facts.inner(site);
-    let name = match &found.place {
-        Inner::Instruction(address) => format!("{}+{:#x}", found.function.name, address.0 - found.function.address.0),
-        Inner::Way { from, to } => {
-            let start = found.function.address.0;
-            format!("{}+{:#x} to +{:#x}", found.function.name, from.0 - start, to.0.wrapping_sub(start))
-        }
-        Inner::Loop(number) => {
-            let number: Vec<String> = number.iter().map(u32::to_string).collect();
-            format!("loop {} of {}", number.join("."), found.function.name)
-        }
-    };
-    InnerRequest { name, function: found.function.address, place: found.place, bodies }
 }

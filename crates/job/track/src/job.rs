@@ -20,18 +20,16 @@ use crate::status::Seccomp;
 pub(crate) use far::mark_in;
 pub use far::{Far, Launch, far_launch, find_launched_job_in};
 pub use handle::{SlurmHandle, slurm_handle};
+pub use member::StaticMpi;
 use member::{Member, Standing};
 pub use slurm::{find_slurm_job, find_slurm_job_in};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tree::Tree;
 use trimtab_mpi::Family;
 use trimtab_types::context::Context;
 use trimtab_types::procfs::State;
 use trimtab_types::{Pid, Rank};
-
-/// Tells whether a program file without an MPI library among its mapped files has MPI linked in.
-pub type StaticMpi<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// The ranks of one MPI program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,17 +13,13 @@
 use crate::event::{CallEvent, Symbol};
 use crate::formulas::{coefficient_of_variation, median, time_per_iteration};
 use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
-use crate::word::{Word, lacking};
+use crate::word::{OPTIONAL_TIME_SHARE_MAX, Word, lacking};
 
 /// Share of iterations with the commonest order of calls that proves a repetition by itself.
 const COMMON_ORDER_MIN: f64 = 0.6;
 
 /// Spread of iteration times up to which a repetition is believed although its calls change order.
 const CV_REGULAR_MAX: f64 = 0.5;
-
-/// An outer level that adds less than this share of the time to the inner one may be only an optional call. Half of
-/// what a stage of a typical multi-stage step adds, several times what periodic output may cost before users remove it.
-pub(crate) const OPTIONAL_TIME_SHARE_MAX: f64 = 0.15;
 
 /// Inner iterations per outer one from which the outer may be only an optional call; below it looks like the stages of
 /// one step, and taking the step as the iteration costs nothing.

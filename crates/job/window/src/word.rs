@@ -7,11 +7,14 @@
 //!
 //! Next: `detect`, which asks for a word where levels do not suffice.
 
-use crate::detect::OPTIONAL_TIME_SHARE_MAX;
 use crate::event::{CallEvent, Symbol};
 use crate::formulas::median;
 use crate::level::SymbolTable;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// An outer level that adds less than this share of the time to the inner one may be only an optional call. Half of
+/// what a stage of a typical multi-stage step adds, several times what periodic output may cost before users remove it.
+pub(crate) const OPTIONAL_TIME_SHARE_MAX: f64 = 0.15;
 
 /// Passes of an inner loop from which a loop around it can be told from stages of one step.
 const PASSES_MIN: usize = 3;

@@ -9,125 +9,24 @@
 
 mod frames;
 mod gather;
+mod planned;
 mod script;
 
 pub use frames::{FrameRules, Frames, frames_needed};
 pub use gather::{GatherAt, build_gather, gather_code_needed};
-pub use script::{FunctionBodies, Keeps, Script};
+pub use planned::{ArenaPlace, Error, FunctionBodies, Holds, Leaving, PlannedFunction, PlannedSite, Unread};
+pub use script::{Keeps, Script};
 
+use planned::ISLAND_ALIGNMENT;
 use script::ArenaScript;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use trimtab_x86::{Carrier, Hold, build_carrier, encode_near_jump, encode_short_jump};
+use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
-    ExitKind, ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Purpose, Refusal, Site, SiteKind, WindowCode,
+    ExitKind, ISLAND_OVERHEAD_MAX, Island, JumpForm, ProbeCode, Purpose, Refusal, SiteKind, WindowCode,
     build_calibration, build_island,
 };
-
-/// A function with the places where it is to be patched.
-#[derive(Clone, Debug)]
-pub struct PlannedFunction {
-    /// Name for people.
-    pub name: String,
-    /// Number of its probe.
-    pub probe: u32,
-    /// Arena its islands go to.
-    pub arena: usize,
-    /// Entry and exits.
-    pub sites: Vec<PlannedSite>,
-    /// The work that its islands may do without calling the routine.
-    pub inline: Option<Inline>,
-    /// Bodies of a script that run there instead of the routine.
-    pub bodies: Option<FunctionBodies>,
-    /// How it treats threads that set a fault handler.
-    pub holds: Holds,
-    /// It is a loop: its sites are places inside of a function, of which each pass goes through one.
-    pub is_loop: bool,
-    /// The unwinder asks it for entries of tables: nothing is asked of it but to find those of our code.
-    pub finds_frames: bool,
-}
-
-impl PlannedFunction {
-    /// A function whose probe runs the routine at each of its places.
-    pub fn new(name: String, probe: u32, (arena, sites): (usize, Vec<PlannedSite>)) -> Self {
-        let (holds, is_loop, finds_frames) = (Holds::No, false, false);
-        PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds, is_loop, finds_frames }
-    }
-}
-
-/// How a function's entry treats threads that set a fault handler: held, or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Holds {
-    /// They are not.
-    #[default]
-    No,
-    /// They are, and then its probes run.
-    Also,
-    /// They are, and nothing else is asked of the function.
-    Only,
-}
-
-impl Holds {
-    fn hold(self, place: ArenaPlace, words: u64) -> Option<Hold> {
-        (self != Holds::No).then_some(Hold { gate: place.gate, words })
-    }
-}
-
-/// One place to patch, with the bytes that are there now.
-#[derive(Clone, Debug)]
-pub struct PlannedSite {
-    /// The place.
-    pub site: Site,
-    /// Bytes of `site.displaced`.
-    pub displaced: Vec<u8>,
-    /// Bytes of `site.overwritten`.
-    pub overwritten: Vec<u8>,
-    /// Bytes of its springboard, if it has one.
-    pub springboard: Vec<u8>,
-    /// Bytes of its carrier's displaced instructions, if it has one.
-    pub carrier: Vec<u8>,
-    /// The registers and flags that the program does not read any more where bodies run.
-    pub unread: Unread,
-    /// True if the caller may look at flags that the function leaves behind.
-    pub answers_in_flags: bool,
-    /// The code that runs where the site is an exit.
-    pub leaving: Leaving,
-    /// Bodies of a script that run there, if it is an exit, instead of those of all exits.
-    pub exit_bodies: Option<Vec<usize>>,
-}
-
-/// The code that runs at an exit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leaving {
-    /// The function's own probe: its calls end there.
-    #[default]
-    Ends,
-    /// The probe with this number: calls go on elsewhere.
-    With(u32),
-    /// Nothing: what runs at the entry has seen to it.
-    Nothing,
-}
-
-/// The registers and flags that a body may spoil without saving them: none, unless the function's code was followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unread {
-    /// General registers.
-    pub registers: trimtab_x86::RegisterSet,
-    /// The arithmetic flags.
-    pub flags: bool,
-}
-
-/// Where an arena will lie: a page with the gate word, then code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArenaPlace {
-    /// Address of the gate word.
-    pub gate: u64,
-    /// Address of the code.
-    pub code: u64,
-    /// Bytes of code it has room for.
-    pub capacity: u64,
-}
 
 /// The in-target routines, copied to the start of every arena.
 #[derive(Clone, Copy, Debug)]
@@ -224,51 +123,6 @@ pub struct Plan {
     /// Names of shared routines of scripts, by their addresses.
     pub routines: BTreeMap<u64, &'static str>,
 }
-
-/// Why no plan could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A site that was accepted can't be carried out from where its arena lies.
-    #[error("{function}: {source}")]
-    Site {
-        /// The function.
-        function: String,
-        /// Why.
-        #[source]
-        source: Refusal,
-    },
-    /// A script's body can't be compiled for a function.
-    #[error("{function}: {reason}")]
-    Body {
-        /// The function.
-        function: String,
-        /// Why.
-        reason: String,
-    },
-    /// The estimate of an arena's size was too small.
-    #[error("arena {arena} needs {needed} bytes of code but has {capacity}; please report this")]
-    ArenaFull {
-        /// Which.
-        arena: usize,
-        /// Bytes needed.
-        needed: u64,
-        /// Bytes it has.
-        capacity: u64,
-    },
-    /// Two sites want the same bytes.
-    #[error("{first} and {second} would both be patched at {address:#x}; leave one of them out")]
-    Overlap {
-        /// One function.
-        first: String,
-        /// The other.
-        second: String,
-        /// Where.
-        address: u64,
-    },
-}
-
-/// Alignment of what an island runs first: in one cache line a probe costs a third of a nanosecond less than in two.
-const ISLAND_ALIGNMENT: usize = 64;
 
 /// Bytes of code `functions` of arena `arena` need at most.
 pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena: usize) -> u64 {

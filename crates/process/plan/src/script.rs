@@ -6,7 +6,7 @@
 //!
 //! Next: `trimtab-snippet`'s back end, which compiles; `super::build_script`, which places.
 
-use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite, Unread};
+use crate::planned::{ArenaPlace, Error, FunctionBodies, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite, Unread};
 use trimtab_snippet::emit::{
     Areas, Environment, RegisterSet, Routines, SharedRoutines, VectorSave, bodies_are_reentrant, compile_together,
     shared_routines,
@@ -37,36 +37,6 @@ pub struct Keeps {
     pub vectors: (u64, u32),
     /// From the thread pointer to `errno`.
     pub errno_at: i32,
-}
-
-/// Bodies of one function, by their number in the unit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FunctionBodies {
-    /// Run at its entry, in this order.
-    pub entry: Vec<usize>,
-    /// Run at each exit, in this order.
-    pub exit: Vec<usize>,
-    /// Run at an instruction inside it, in this order.
-    pub point: Vec<usize>,
-}
-
-impl FunctionBodies {
-    /// The same with what runs at one exit.
-    pub(crate) fn at_site(&self, planned: &PlannedSite) -> FunctionBodies {
-        let exit = planned.exit_bodies.as_ref().unwrap_or(&self.exit).clone();
-        FunctionBodies { exit, ..self.clone() }
-    }
-
-    /// Those of one place.
-    pub(crate) fn at(&self, kind: SiteKind) -> Vec<usize> {
-        match kind {
-            // A way inside a function is patched as an exit is, but its bodies are those of a point.
-            _ if !self.point.is_empty() => self.point.clone(),
-            SiteKind::Exit(_) => self.exit.clone(),
-            SiteKind::Whole(_) => [&self.entry[..], &self.exit].concat(),
-            SiteKind::Entry | SiteKind::At(_) => self.entry.clone(),
-        }
-    }
 }
 
 impl Script {

@@ -4,7 +4,9 @@
 //! Next: `parse`, its only user.
 
 use crate::error::{Code, Problem, Span};
-use crate::parse::NAME_BYTES_MAX;
+
+/// Bytes of a name at most.
+pub const NAME_BYTES_MAX: usize = 4096;
 
 /// One token.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,8 +9,8 @@
 //! Next: `trimtab-plan`'s `frames`, which makes the table.
 
 use crate::inline::{BELOW, NOT_BELOW};
-use crate::island::{ProbeCode, Writer};
 use crate::probe_island::{ProbeBytes, ProbePlace};
+use crate::writer::{ProbeCode, Writer};
 use crate::{Island, Refusal, Site, WriteProbe, build_probe_island};
 
 /// Words before the first row: the first address of all, the end of all, the number of rows.

@@ -12,8 +12,8 @@
 //! Next: `hold`, which holds threads elsewhere; `trimtab-session`'s `gather`, which lets them go.
 
 use crate::inline::{BELOW, EQUAL, NOT_EQUAL, TICKS_TO_RAX};
-use crate::island::{POPS, PUSHES, ProbeCode, Writer};
 use crate::probe_island::{ProbeBytes, ProbePlace, WriteProbe};
+use crate::writer::{POPS, PUSHES, ProbeCode, Writer};
 use crate::{ExitKind, Island, Refusal, Site, SiteKind, build_probe_island};
 use std::ops::Range;
 

@@ -10,8 +10,8 @@
 //! Next: `trimtab-session`'s `hold`, which answers.
 
 use crate::inline::{ABOVE, EQUAL, NOT_ABOVE, TICKS_TO_RAX};
-use crate::island::{POPS, PUSHES, ProbeCode, Writer};
 use crate::probe_island::{ProbeBytes, ProbePlace};
+use crate::writer::{POPS, PUSHES, ProbeCode, Writer};
 use crate::{Island, Refusal, Site, SiteKind, WriteProbe, build_probe_island};
 
 /// Threads that may wait at once with what they set told; a power of two.

@@ -8,7 +8,7 @@
 //! Next: `island` for where this code stands.
 
 use crate::Refusal;
-use crate::island::{Inline, InlineSlot, Writer};
+use crate::writer::{Inline, InlineSlot, Writer};
 
 const PUSH_THREE: [u8; 3] = [0x50, 0x51, 0x52];
 const POP_THREE: [u8; 3] = [0x5a, 0x59, 0x58];

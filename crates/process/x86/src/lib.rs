@@ -62,6 +62,7 @@ mod springboard;
 mod stack_course;
 mod states;
 mod value;
+mod writer;
 mod written;
 
 pub use analyse::{Analysis, ENTRY_MARKER, Exit, ExitKind, ExternalJump, analyse, entry_has_marker};
@@ -83,10 +84,7 @@ pub use given::{GivenAddresses, given_addresses};
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use how_far::{HowFar, Surroundings, Unsure, how_far};
 pub use instruction::direct_branches;
-pub use island::{
-    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, Purpose, WindowCode, build_calibration,
-    build_island,
-};
+pub use island::{ISLAND_OVERHEAD_MAX, Purpose, WindowCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use linear::{Comparison, Extension, Linear, Place};
 pub use listing::{Line, disassemble};
@@ -102,6 +100,7 @@ pub use springboard::{Springboards, offer_padding};
 pub use stack_course::{
     Course, GENERAL_REGISTERS, Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow,
 };
+pub use writer::{Inline, InlineNumbers, InlineSlot, ProbeCode};
 pub use written::{writes_or_lends, writes_through};
 
 /// Bytes of one page: a patch never crosses such a boundary, because pages are written one at a time and the

@@ -3,10 +3,10 @@
 //! Next: `trimtab_types::comparison` for what is compared.
 
 use crate::Style;
+use crate::clean::clean;
 use crate::neighbours;
 use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
 use crate::units::{NOT_MEASURED, date, percent, percent_with_half_width, significant, time, time_with_half_width};
-use crate::words::clean;
 use trimtab_types::comparison::{Change, Comparison, Guest, Side};
 use trimtab_types::report::Estimate;
 

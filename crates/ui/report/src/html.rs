@@ -5,6 +5,7 @@
 //!
 //! Next: `html/plots.rs` for the plots, `html/page.css` and `html/page.js`, `words.rs` for the sentences.
 
+mod escape;
 mod plots;
 mod svg;
 mod tables;
@@ -15,6 +16,7 @@ use crate::paths;
 use crate::units::{NOT_MEASURED, percent, time};
 use crate::waits;
 use crate::words::{self, Fact, Tone};
+use escape::{card, text};
 use std::fmt::Write;
 use trimtab_types::report::{Estimate, Report};
 
@@ -60,22 +62,6 @@ pub fn html(report: &Report, headline: &str) -> String {
     page
 }
 
-/// Text as HTML, harmless in an element and in a quoted attribute.
-fn text(raw: &str) -> String {
-    let mut safe = String::with_capacity(raw.len());
-    for c in words::clean(raw).chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            '\'' => safe += "&#39;",
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
 /// Parallel regions and what their threads did, where they were measured.
 fn regions(report: &Report) -> String {
     let Some(found) = &report.omp else { return String::new() };
@@ -105,11 +91,6 @@ fn waiting(report: &Report) -> String {
         (true, false) => card("Waiting in communication", "", &lines),
         (false, _) => card("Waiting in communication", &waits::basis(report), &(tables::wait_states(report) + &lines)),
     }
-}
-
-/// A titled box.
-fn card(title: &str, subtitle: &str, body: &str) -> String {
-    format!("<section class=\"card\">\n<h2>{}<small>{}</small></h2>\n{body}</section>\n", text(title), text(subtitle))
 }
 
 fn job_name(report: &Report) -> &str {

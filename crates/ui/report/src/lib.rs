@@ -8,6 +8,7 @@
 //! `html.rs` for the pages; `docs/report.md` explains every field to users.
 #![forbid(unsafe_code)]
 
+mod clean;
 mod compare;
 mod html;
 mod list;

@@ -3,9 +3,10 @@
 //! Next: `terminal.rs` for the page of one window.
 
 use crate::Style;
+use crate::clean::clean;
 use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
 use crate::units::{age, percent, time};
-use crate::words::{clean, shortened};
+use crate::words::shortened;
 
 /// Characters of the command line in the table.
 const COMMAND_LENGTH_MAX: usize = 60;

@@ -2,8 +2,8 @@
 //!
 //! Next: `words.rs`, which puts them beside the other facts.
 
+use crate::clean::clean;
 use crate::units::{bytes, counted, percent, significant, time};
-use crate::words::clean;
 use trimtab_types::report::{Event, Limit, Neighbour, NodeShare, Oversubscription, Report};
 
 /// Machines described, neighbours named of each.

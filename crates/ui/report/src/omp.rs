@@ -2,8 +2,8 @@
 //!
 //! Next: `terminal.rs` and `html/tables.rs`, which lay it out.
 
+use crate::clean::clean;
 use crate::units::{NOT_MEASURED, count, counted, percent, time};
-use crate::words::clean;
 use trimtab_types::report::{CallFrame, HybridEfficiencies, Omp, ParallelRegion, Report};
 
 /// Name of the group of functions that are measured for them.

@@ -2,9 +2,9 @@
 //!
 //! Next: `terminal.rs` and `html/tables.rs`, which lay it out.
 
+use crate::clean::clean;
 use crate::units::{bytes, count, counted, percent, time};
 use crate::waits::waited;
-use crate::words::clean;
 use trimtab_types::report::{FunctionTotal, PathTotal, Report, SizeClass};
 
 /// Rows of paths in a terminal, longest time first; all are in the JSON.

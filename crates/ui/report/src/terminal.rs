@@ -6,16 +6,20 @@
 //! Next: `terminal/pen.rs` for colour and characters, `terminal/table.rs` for columns, `words.rs` for the sentences.
 
 mod names;
+mod page;
 mod pen;
 mod ranks;
 mod table;
 
+use crate::clean::clean;
 use crate::numbers;
 use crate::omp;
 use crate::paths;
 use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
 use crate::waits;
-use crate::words::{self, Fact, Tone};
+use crate::words;
+use page::Page;
+pub use pen::Style;
 use pen::{Ink, Pen};
 use table::{Cell, Column, Table};
 use trimtab_types::report::{Detail, FunctionTotal, Link, Report};
@@ -34,24 +38,6 @@ const LINKS_SHOWN_MAX: usize = 8;
 
 /// Trace records shown; all are in the JSON.
 const DETAILS_SHOWN_MAX: usize = 20;
-
-/// Width of the names of facts.
-const FACT_NAME_WIDTH: usize = 14;
-
-/// How the page may look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// ANSI colours; only for a real terminal without `NO_COLOR`.
-    pub colour: bool,
-    /// Columns of the terminal; less than 40 is taken as 40.
-    pub width: usize,
-    /// Block and line characters; otherwise ASCII.
-    pub unicode: bool,
-    /// Whole paths of calls, where the page usually names the program's place only.
-    pub paths: bool,
-    /// Tables are as wide as their names need, whatever `width` is: for files and other programs.
-    pub whole_names: bool,
-}
 
 /// The whole page; `headline` is the one sentence a reader should take away.
 pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
@@ -78,69 +64,6 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     page.facts(&words::cost(report));
     warnings(&mut page, report);
     page.text
-}
-
-/// The page so far, and what writes on it.
-struct Page {
-    pen: Pen,
-    text: String,
-}
-
-impl Page {
-    fn line(&mut self, text: &str) {
-        self.text += text.trim_end();
-        self.text.push('\n');
-    }
-
-    fn headline(&mut self, report: &Report, headline: &str) {
-        for line in self.pen.wrap(&words::clean(headline), 0) {
-            self.line(&self.pen.paint(Ink::Strong, &line));
-        }
-        if let Some(why) = words::invalid(report) {
-            for line in self.pen.wrap(&why, 0) {
-                self.line(&self.pen.paint(Ink::Bad, &line));
-            }
-        }
-    }
-
-    fn section(&mut self, title: &str) {
-        self.text.push('\n');
-        self.line(&self.pen.rule(title));
-    }
-
-    /// Names and values, the values wrapped under each other.
-    fn facts(&mut self, facts: &[Fact]) {
-        for fact in facts {
-            let ink = match fact.tone {
-                Tone::Plain => Ink::Plain,
-                Tone::Bad => Ink::Bad,
-                Tone::Warn => Ink::Warn,
-            };
-            let mut name = fact.name;
-            for line in self.pen.wrap(&fact.value, FACT_NAME_WIDTH + 3) {
-                let name_cell = self.pen.paint(Ink::Faint, &format!("{name:<FACT_NAME_WIDTH$}"));
-                self.line(&format!("  {name_cell} {}", self.pen.paint(ink, &line)));
-                name = "";
-            }
-        }
-    }
-
-    /// Text in the section's body.
-    fn note(&mut self, ink: Ink, text: &str) {
-        for line in self.pen.wrap(text, 2) {
-            self.line(&format!("  {}", self.pen.paint(ink, &line)));
-        }
-    }
-
-    fn table(&mut self, table: &Table) {
-        let laid_out = table.lay_out(&self.pen);
-        for line in laid_out.lines {
-            self.line(&line);
-        }
-        if !laid_out.dropped.is_empty() {
-            self.note(Ink::Faint, &format!("(not shown, too narrow: {})", laid_out.dropped.join(", ")));
-        }
-    }
 }
 
 fn functions(page: &mut Page, report: &Report) {
@@ -210,7 +133,7 @@ fn function_cells(report: &Report, function: &FunctionTotal) -> Vec<Cell> {
         or_dash(function.bytes_max.map(|size| bytes(size as f64))),
     ];
     if several_groups(report) {
-        cells.push(words::clean(&function.group));
+        cells.push(clean(&function.group));
     }
     if report.functions.iter().any(|other| other.argument_sum.is_some()) {
         cells.push(or_dash(function.argument_sum.map(|sum| sum.to_string())));
@@ -267,7 +190,7 @@ fn call_paths(page: &mut Page, report: &Report, whole: bool) {
         page.note(Ink::Plain, &rest);
     }
     for row in shown.iter().filter(|row| whole && row.path.len() > 1) {
-        page.note(Ink::Plain, &format!("{} is called {}", words::clean(&row.function), words::path(&row.path)));
+        page.note(Ink::Plain, &format!("{} is called {}", clean(&row.function), words::path(&row.path)));
     }
     paths::missing(report).iter().for_each(|line| page.note(Ink::Faint, line));
 }
@@ -426,7 +349,7 @@ fn detail_cells(report: &Report, detail: &Detail) -> Vec<Cell> {
     let cells = [
         detail.rank.to_string(),
         detail.thread.to_string(),
-        words::clean(&detail.function),
+        clean(&detail.function),
         time(detail.time_unix_s - report.window.started_unix_s),
         detail.duration_s.map_or("no return".to_string(), time),
         arguments.join(" "),
@@ -440,6 +363,6 @@ fn warnings(page: &mut Page, report: &Report) {
     }
     page.section("Warnings");
     for warning in &report.warnings {
-        page.note(Ink::Warn, &format!("! {}", words::clean(warning)));
+        page.note(Ink::Warn, &format!("! {}", clean(warning)));
     }
 }

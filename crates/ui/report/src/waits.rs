@@ -2,9 +2,9 @@
 //!
 //! Next: `terminal.rs` and `html/tables.rs`, which lay it out.
 
+use crate::clean::clean;
 use crate::numbers;
 use crate::units::{count, counted, percent, time};
-use crate::words::clean;
 use trimtab_types::report::{Report, WaitState};
 
 /// Rows shown, the longest waits first; all are in the JSON.

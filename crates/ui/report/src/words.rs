@@ -4,6 +4,7 @@
 //!
 //! Next: `terminal.rs` and `html.rs`, which lay the facts out.
 
+use crate::clean::clean;
 use crate::neighbours;
 use crate::numbers::{self, COST_BAR};
 use crate::omp;
@@ -35,14 +36,6 @@ pub(crate) struct Fact {
     pub name: &'static str,
     pub value: String,
     pub tone: Tone,
-}
-
-/// Text of the target's making without what could steer a terminal or turn a line around.
-pub(crate) fn clean(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The job and its program.

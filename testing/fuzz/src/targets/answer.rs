@@ -5,7 +5,7 @@
 //! Next: `mapped` for the modules that such functions lie in.
 
 use crate::hex::from_hex;
-use crate::target::Target;
+use crate::hostile::Target;
 use crate::targets::mapped::bytes_at;
 use anyhow::{Context, Result};
 use trimtab_x86::evaluate_cell;

@@ -4,8 +4,8 @@
 //! The first byte of an input says which of them it is. Next: `elf`, whose answers are kept.
 
 use crate::ask_image::ask_image;
+use crate::hostile::Target;
 use crate::seeds::{LINKAGE, SHAPES, Specimen};
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_symbols::dwarf::{Index, Program, Sections, seal_index};
 use trimtab_symbols::{Image, seal};

@@ -4,8 +4,8 @@
 
 use crate::agree::{LEAVES, OPERATORS, PREFIXES, compare, state};
 use crate::common::survive::{ALL, facts};
+use crate::hostile::Target;
 use crate::mutate::Mutator;
-use crate::target::Target;
 use crate::world::World;
 use anyhow::Result;
 use trimtab_snippet::compile;

@@ -4,9 +4,9 @@
 //! Next: `elf`, which looks for the sections in whole files.
 
 use crate::ask::ask_everything;
+use crate::hostile::Target;
 use crate::mutate::Mutator;
 use crate::seeds::{Specimen, section};
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_symbols::dwarf::{Index, Program, Sections};
 use trimtab_types::FileAddr;

@@ -5,7 +5,7 @@
 //! Next: `trimtab-session`'s `leftover`.
 
 use crate::example::{CODE, example, maps_text};
-use crate::target::Target;
+use crate::hostile::Target;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::ops::Range;

@@ -3,8 +3,8 @@
 //! Next: `minidebug` and `debug` for what lies inside of files.
 
 use crate::ask_image::ask_image;
+use crate::hostile::Target;
 use crate::seeds::{LINKAGE, SHAPES};
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_symbols::dwarf::Sections;
 use trimtab_symbols::{Image, gnu_build_id_of};

@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-os`' `filter`.
 
-use crate::target::Target;
+use crate::hostile::Target;
 use anyhow::Result;
 use trimtab_os::{CallFilter, FilteredCall};
 

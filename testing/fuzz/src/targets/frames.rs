@@ -2,8 +2,8 @@
 //!
 //! Next: `elf` for the file around them.
 
+use crate::hostile::Target;
 use crate::seeds::{SHAPES, Specimen, THROWS, section};
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_symbols::{Image, fde_at, unwind_facts};
 

@@ -4,8 +4,8 @@
 //!
 //! Next: `elf` for the same tables in a file, `answer` for functions alone.
 
+use crate::hostile::Target;
 use crate::seeds::{LINKAGE, SHAPES};
-use crate::target::Target;
 use anyhow::{Context, Result};
 use trimtab_symbols::MappedModule;
 use trimtab_x86::evaluate_cell;

@@ -4,8 +4,8 @@
 //! An input is a list of words of ten bytes: where (in two bytes, chosen among the places that mean something), and what.
 //! Next: `trimtab-stub`'s `view`.
 
+use crate::hostile::Target;
 use crate::mutate::Mutator;
-use crate::target::Target;
 use anyhow::Result;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,8 +6,8 @@
 //! Next: `elf` for the file around it.
 
 use crate::ask_image::ask_image;
+use crate::hostile::Target;
 use crate::seeds::SHAPES;
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_symbols::Image;
 

@@ -2,7 +2,7 @@
 //!
 //! The first byte of an input says which. Next: `trimtab-types`' `procfs`.
 
-use crate::target::Target;
+use crate::hostile::Target;
 use anyhow::Result;
 use trimtab_symbols::{demangle, demangle_name, glob_matches};
 use trimtab_types::procfs::{parse_maps, parse_stat};

@@ -5,10 +5,10 @@
 //! `tests/patched.rs`, the same as a test.
 
 use crate::arena::{Arena, FLAGS_INDEX};
+use crate::hostile::Target;
 use crate::lab::Lab;
 use crate::mutate::Mutator;
 use crate::random::Random;
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_x86::{ControlFlow, Purpose, Site, Springboards, loop_sites, own_sites, point_site};
 

@@ -2,8 +2,8 @@
 //!
 //! Next: `tests/short.rs`, which looks for them.
 
+use crate::hostile::Target;
 use crate::mutate::Mutator;
-use crate::target::Target;
 use anyhow::Result;
 
 /// The target: what it does depends on the first byte of four like it. Only panics come about by chance; the rest ends a

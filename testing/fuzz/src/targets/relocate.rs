@@ -5,10 +5,10 @@
 //! functions.
 
 use crate::arena::{Arena, INPUTS};
+use crate::hostile::Target;
 use crate::mutate::Mutator;
 use crate::random::Random;
 use crate::sequence::{INSTRUCTIONS_MAX, picks, run_moved, sequence};
-use crate::target::Target;
 use anyhow::Result;
 
 const INPUT_BYTES: usize = INPUTS * 8;

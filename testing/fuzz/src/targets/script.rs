@@ -4,8 +4,8 @@
 //! Next: `code`, which runs that machine code.
 
 use crate::common::survive::{ALL, SOUND, WORDS, facts, survive};
+use crate::hostile::Target;
 use crate::mutate::Mutator;
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_snippet::compile;
 use trimtab_snippet::emit::{Areas, Environment, ThreadKey, shared_routines};

@@ -2,10 +2,10 @@
 //!
 //! Next: `patched`, which runs what is planned.
 
+use crate::hostile::Target;
 use crate::invariants::check;
 use crate::random::Random;
 use crate::seeds::{SHAPES, THROWS, section};
-use crate::target::Target;
 use anyhow::Result;
 use trimtab_x86::Stretches;
 

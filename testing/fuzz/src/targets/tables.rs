@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-symbols`' `frame_table` and `trimtab-x86`'s `stack_course`.
 
-use crate::target::Target;
+use crate::hostile::Target;
 use anyhow::Result;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, Encoding, EndianSlice, Expression, Format, LittleEndian, Operation, Register,

@@ -6,8 +6,8 @@
 //!
 //! Next: `wire` for the connection below; `trimtab_agent::talk`.
 
+use crate::hostile::Target;
 use crate::mutate::Mutator;
-use crate::target::Target;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-wire`, and `trimtab-overlay`'s frames.
 
-use crate::target::Target;
+use crate::hostile::Target;
 use anyhow::Result;
 use std::sync::Arc;
 use trimtab_overlay::frame::{Body, Join, Link, Ordered};

@@ -2,7 +2,7 @@
 //!
 //! Next: `trimtab-window`'s `regions` computes these; docs/report.md has their definitions.
 
-use super::CallFrame;
+use super::path::CallFrame;
 use serde::{Deserialize, Serialize};
 
 /// The parallel regions of a window, those of all measured ranks.

@@ -2,8 +2,35 @@
 //!
 //! Next: `trimtab-window` computes these.
 
-use super::CallFrame;
 use serde::{Deserialize, Serialize};
+
+/// A call on the way from the program to MPI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFrame {
+    /// The function that calls, as its author wrote it; empty where none is known.
+    pub function: String,
+    /// Bytes from the function's beginning to where the call returns; from the file's where no function is known.
+    pub offset: u64,
+    /// Name of the program's or library's file; empty for generated code.
+    pub module: String,
+    /// File and number of the source line, where debugging information tells.
+    pub line: Option<String>,
+    /// The function is of the interpreter that runs the program, so it is not known which of its lines calls.
+    pub interpreter: bool,
+    /// The function is the program's own, not MPI's or of a binding, a wrapper or the system.
+    pub own: bool,
+}
+
+impl CallFrame {
+    /// `solve at solver.f90:214` where the line is known, else `solve+0x1f3`.
+    pub fn place(&self) -> String {
+        let name = if self.function.is_empty() { &self.module } else { &self.function };
+        match &self.line {
+            Some(line) => format!("{name} at {line}"),
+            None => format!("{name}+{:#x}", self.offset),
+        }
+    }
+}
 
 /// The calls of one function that came by one path, summed over ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

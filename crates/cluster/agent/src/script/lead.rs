@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trimtab_engine::{BoxError, Left};
 use trimtab_reduce::Filter;
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_script::{Message, Named, Poll, Refusal, Summary};
 use trimtab_types::Rank;
 

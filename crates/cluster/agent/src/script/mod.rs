@@ -16,10 +16,9 @@ pub mod values;
 use serde::{Deserialize, Serialize};
 use trimtab_reduce::{Bad, FilterSpec, Registry};
 use trimtab_script::{Message, MessageValue, Summary};
+use values::FILTER;
 pub use values::Variable;
 
-/// The filter's name in the tree.
-const FILTER: &str = "script";
 /// Messages that wait at an agent until the lead asks.
 pub const MESSAGES_MAX: usize = 65_536;
 

@@ -14,6 +14,8 @@ use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Bad, Filter};
 use trimtab_script::{Histogram, MISSING_MAX, Named, Number, Own, Stacks, Value, all_missing};
 
+/// The filter's name in the tree.
+pub(super) const FILTER: &str = "script";
 /// Most buckets of a histogram: one for each power of two, and those below one.
 const BUCKETS_MAX: usize = 65;
 
@@ -112,7 +114,7 @@ impl Filter for Values {
     type Value = Vec<Variable>;
 
     fn name(&self) -> &'static str {
-        super::FILTER
+        FILTER
     }
 
     fn identity(&self) -> Vec<Variable> {
@@ -175,7 +177,7 @@ impl Variable {
 }
 
 fn both(one: &Counted, other: Counted) -> Result<Counted, Bad> {
-    let filter = super::FILTER;
+    let filter = FILTER;
     let add = |one: &ExactSum, other: &ExactSum| {
         let mut sum = one.clone();
         sum.add(other).map_err(|_| Bad::Overflow { filter })?;

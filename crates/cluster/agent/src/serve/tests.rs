@@ -9,7 +9,7 @@ use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{StreamSpec, Sync};
 use trimtab_reduce::FilterSpec;
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 
 /// How long the lead would wait for an answer that does not come.

@@ -5,8 +5,8 @@
 //!
 //! Next: `catalogue/table.rs` for the functions that communicate.
 
-use super::{Class, HandleKind, MpiFunction};
 use crate::accounting::Accounting;
+use crate::function::{Class, HandleKind, MpiFunction};
 
 /// The entry of one local function.
 pub(super) fn function(name: &'static str) -> MpiFunction {

@@ -6,8 +6,8 @@
 //!
 //! Next: the tests in `tests/headers.rs` check every position against the prototypes of installed MPIs.
 
-use super::{Class, HandleKind, MpiFunction};
 use crate::accounting::{Accounting, AccountingKind as Kind};
+use crate::function::{Class, HandleKind, MpiFunction};
 
 /// One function, with its large-count twin if there is one.
 #[derive(Clone, Copy)]

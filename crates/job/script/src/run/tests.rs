@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use trimtab_session::Passing;
 use trimtab_specimens::{HazardVariant, TextSnapshot, hazards, threads_running};
+use trimtab_types::Pid;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const TICKS_PER_SECOND: f64 = 1e9;

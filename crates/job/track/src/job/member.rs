@@ -1,15 +1,17 @@
 //! A process is a rank if it is in `MPI_Init` or behind it, or will call it. A launcher's word in its environment says
 //! which one.
 
-use super::StaticMpi;
 use crate::error::Error;
 use crate::launcher;
 use crate::procfs::Processes;
 use crate::slurm::restarts;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trimtab_mpi::{Family, Identity, Start, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
+
+/// Tells whether a program file without an MPI library among its mapped files has MPI linked in.
+pub type StaticMpi<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// Variables by which MPI libraries find their launchers and know their ranks.
 const LAUNCHED: [&str; 6] = ["PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK"];

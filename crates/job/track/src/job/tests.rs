@@ -271,7 +271,7 @@ fn facts_about_a_rank_are_kept() {
     assert_eq!((rank.seccomp, rank.shadow_stack), (Seccomp::Filter, true));
     assert_eq!(rank.namespaces_differ, ["pid"]);
     assert_eq!((rank.family, rank.size, rank.identity_source), (Family::Mpich, Some(2), Some("PMI_RANK")));
-    assert_eq!(rank.library.as_deref(), Some(Path::new(MPICH)));
+    assert_eq!(rank.library.as_deref(), Some(std::path::Path::new(MPICH)));
     assert_eq!((rank.uid, rank.cpus_allowed.as_str()), (1000, "0-1"));
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Next: `message` for what a datagram says, `scan` for what makes good what was lost.
 
-use super::ProcessEvent;
+use super::event::ProcessEvent;
 use super::message::{self, Said};
 use std::fs::File;
 use std::io::{self, Write};

@@ -5,7 +5,7 @@
 //!
 //! Next: `connector`, which receives them.
 
-use super::ProcessEvent;
+use super::event::ProcessEvent;
 use trimtab_types::Pid;
 
 /// Bytes of the netlink header.

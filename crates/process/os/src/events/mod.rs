@@ -6,46 +6,21 @@
 //! Next: `connector` and `scan` for the two ways, [`ExecFiles`](crate::ExecFiles) for programs that end at once.
 
 mod connector;
+mod event;
 mod message;
 mod scan;
 
 use crate::sys::monotonic_ns;
+pub use event::ProcessEvent;
+
 use connector::Connector;
 use scan::Scan;
 use std::fmt;
 use std::io;
 use std::time::Duration;
-use trimtab_types::Pid;
 
 /// Time between two looks where the kernel does not tell.
 const LOOK_MS: u64 = 20;
-
-/// Something that happened to a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessEvent {
-    /// It was forked.
-    Fork {
-        /// The process that forked.
-        parent: Pid,
-        /// The new one.
-        child: Pid,
-    },
-    /// It executes another program, or was found to. After [`ProcessEvent::Lost`] one that was told before may be told
-    /// again.
-    Exec {
-        /// The process.
-        pid: Pid,
-        /// When, on the monotonic clock; `None` if it was found by a scan.
-        time_ns: Option<u64>,
-    },
-    /// Its first thread has ended.
-    Exit {
-        /// The process.
-        pid: Pid,
-    },
-    /// The kernel dropped events because they were not fetched in time. What can still be seen follows.
-    Lost,
-}
 
 /// Where events come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //!
 //! Next: `mod.rs`, which looks again and again where the kernel does not tell.
 
-use super::ProcessEvent;
+use super::event::ProcessEvent;
 use crate::proc::stat_of;
 use std::collections::BTreeMap;
 use std::fs;

@@ -9,6 +9,8 @@ mod statements;
 
 use crate::error::{Code, PROBLEMS_MAX, Problem, Refused, Span};
 use crate::syntax::{Condition, Declaration, Probe, Scope, Script};
+pub use crate::token::NAME_BYTES_MAX;
+
 use crate::token::{Lexer, TIME_UNITS, Token};
 
 /// Bytes of a script at most.
@@ -17,8 +19,7 @@ pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 pub const NESTING_MAX: usize = 32;
 /// Height of an expression's tree at most, so operators in a row; keeps recursion over trees far from the stack's end.
 pub const HEIGHT_MAX: usize = 64;
-/// Bytes of a name at most; C++ makes long ones.
-pub const NAME_BYTES_MAX: usize = 4096;
+
 /// Calls of the parser's functions per level of nesting.
 const CALLS_PER_LEVEL: usize = 4;
 /// Probes of a script at most.

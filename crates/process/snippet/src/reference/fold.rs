@@ -2,9 +2,19 @@
 //!
 //! Next: `crate::values`, which reads the words.
 
-use super::Malformed;
 use crate::arithmetic::Number;
 use crate::ir::{HISTOGRAM_BUCKETS, Kind, OPEN_CALL_BYTES, OPEN_CALLS_MAX, STACKS_WORDS};
+
+/// A tree that breaks the rules of `ir`: a mistake of whoever made it, not of the script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// An operator with operands of the wrong kind.
+    #[error("an operand of the wrong kind: {0}")]
+    Operand(String),
+    /// A variable, text or word that is not there.
+    #[error("nothing of that number: {0}")]
+    Missing(String),
+}
 
 /// The words of a variable.
 pub(super) struct Table<'a> {

@@ -11,19 +11,9 @@ mod machine;
 
 use crate::arithmetic::{self, Number};
 use crate::ir::{self, Area, Expression, Sent, Statement, Unit, process_word, thread_word};
+pub use fold::Malformed;
 use fold::Table;
 pub use machine::{Call, Machine, Message, SentValue};
-
-/// A tree that breaks the rules of `ir`: a mistake of whoever made it, not of the script.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// An operator with operands of the wrong kind.
-    #[error("an operand of the wrong kind: {0}")]
-    Operand(String),
-    /// A variable, text or word that is not there.
-    #[error("nothing of that number: {0}")]
-    Missing(String),
-}
 
 /// Runs one body.
 ///

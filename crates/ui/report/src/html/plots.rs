@@ -5,6 +5,7 @@
 //!
 //! Next: `svg.rs` for drawing, `page.js` for what happens under the mouse.
 
+use super::escape::text;
 use super::svg::{Anchor, Svg, ticks};
 use crate::numbers;
 use crate::units::{bytes, bytes_short, percent, time};
@@ -94,7 +95,7 @@ fn nothing() -> String {
 }
 
 fn legend(entries: &[(&str, &str)]) -> String {
-    let entry = |(class, name): &(&str, &str)| format!("<span><i class=\"{class}\"></i>{}</span>", super::text(name));
+    let entry = |(class, name): &(&str, &str)| format!("<span><i class=\"{class}\"></i>{}</span>", text(name));
     format!("<p class=\"legend\">{}</p>\n", entries.iter().map(entry).collect::<String>())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Next: `plots.rs`, which draws with it.
 
-use super::text;
+use super::escape::text;
 use std::fmt::Write;
 
 /// A picture that grows; coordinates are pixels of a page 1000 wide.

@@ -2,7 +2,7 @@
 //!
 //! Next: `page.js`, which sorts by a click on a column's title.
 
-use super::{card, text};
+use super::escape::{card, text};
 use crate::numbers;
 use crate::omp;
 use crate::paths;

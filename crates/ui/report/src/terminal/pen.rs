@@ -2,8 +2,22 @@
 //!
 //! Next: `table.rs`, which draws with this pen.
 
-use super::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// How the page may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours; only for a real terminal without `NO_COLOR`.
+    pub colour: bool,
+    /// Columns of the terminal; less than 40 is taken as 40.
+    pub width: usize,
+    /// Block and line characters; otherwise ASCII.
+    pub unicode: bool,
+    /// Whole paths of calls, where the page usually names the program's place only.
+    pub paths: bool,
+    /// Tables are as wide as their names need, whatever `width` is: for files and other programs.
+    pub whole_names: bool,
+}
 
 /// Narrower than this nothing can be laid out.
 const WIDTH_MIN: usize = 40;

@@ -5,12 +5,12 @@
 //!
 //! Next: `numbers.rs` for the shares and quartiles.
 
-use super::Page;
+use super::page::Page;
 use super::pen::Ink;
 use super::table::{Cell, Column, Table};
+use crate::clean::clean;
 use crate::numbers::{self, Spread};
 use crate::units::{NOT_MEASURED, percent, time};
-use crate::words;
 use trimtab_types::report::{RankTotal, Report};
 
 /// Ranks up to which each has its bar.
@@ -132,6 +132,6 @@ fn cells(rank: &RankTotal, shown: &Shown) -> Vec<Cell> {
     }
     cells.push(or_dash(numbers::cpu_share(rank).map(|share| format!("{:.0}%", share * 100.0))));
     cells.extend(shown.iterations.then(|| or_dash(rank.time_per_iteration_s.map(time))));
-    cells.extend(shown.hosts.then(|| Cell::Text(words::clean(&rank.host))));
+    cells.extend(shown.hosts.then(|| Cell::Text(clean(&rank.host))));
     cells
 }

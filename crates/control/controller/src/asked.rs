@@ -1,0 +1,70 @@
+//! How a request is read, who asks, and how it is refused.
+//!
+//! The caller's role is what their certificate says; nothing in a request can change it.
+//!
+//! Next: `routes` for the requests.
+
+use crate::listener::Peer;
+use crate::state::Controller;
+use crate::windows::Denied;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use trimtab_overlay::Busy;
+use trimtab_site::Role;
+use trimtab_site::api::Problem;
+
+pub(crate) type Shared = State<Arc<Controller>>;
+pub(crate) type Caller = ConnectInfo<Peer>;
+
+/// An answer that says no.
+pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(Problem { error: self.1 })).into_response()
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let status = match denied {
+            Denied::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+            Denied::NotYours => StatusCode::NOT_FOUND,
+            Denied::NoPerson => StatusCode::FORBIDDEN,
+            Denied::NothingStarted | Denied::Filed | Denied::WhoseJob => StatusCode::CONFLICT,
+        };
+        Refusal(status, denied.to_string())
+    }
+}
+
+impl From<Busy> for Refusal {
+    fn from(busy: Busy) -> Self {
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())
+    }
+}
+
+/// Only people may.
+pub(crate) fn person(peer: &Peer) -> Result<(), Refusal> {
+    match &peer.role {
+        Role::User { .. } | Role::Administrator { .. } => Ok(()),
+        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only users and administrators may"))),
+    }
+}
+
+pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+/// Asks the tree or the store on a thread that may wait.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    ask: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(ask).await.unwrap_or_else(|_| {
+        Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the controller failed; its log says why".to_owned()))
+    })
+}

@@ -1,0 +1,64 @@
+//! A run of the simulated tree: its shape, its network, its streams and all that is to happen.
+//!
+//! Next: `sim`, which runs it, and `check`, which holds the tree to what it promises.
+
+use crate::network::Weather;
+use trimtab_overlay::stream::Down;
+use trimtab_overlay::{Sync, Timing, Tree};
+use trimtab_reduce::FilterSpec;
+
+/// A simulation's plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// The tree.
+    pub tree: Tree,
+    /// Its times.
+    pub timing: Timing,
+    /// The network's delays and losses.
+    pub weather: Weather,
+    /// The streams that the controller opens.
+    pub flows: Vec<Flow>,
+    /// Longest time that a leaf thinks about a contribution.
+    pub think_us_max: u64,
+    /// Between two commands of the controller; 0 for none.
+    pub command_us: u64,
+    /// How commands become less on the way.
+    pub down: Down,
+    /// True if frames are encoded and decoded on the way.
+    pub wire: bool,
+}
+
+/// A stream that the controller opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// When a wave goes on.
+    pub sync: Sync,
+    /// How it is merged.
+    pub filter: FilterSpec,
+}
+
+impl Flow {
+    /// A stream of sums.
+    pub fn sum(sync: Sync) -> Self {
+        Flow { sync, filter: FilterSpec::Sum }
+    }
+}
+
+impl Plan {
+    /// A tree in fair weather with one stream that waits for all.
+    pub fn new(seed: u64, tree: Tree) -> Self {
+        Plan {
+            seed,
+            tree,
+            timing: Timing::default(),
+            weather: Weather::default(),
+            flows: vec![Flow::sum(Sync::WaitForAll)],
+            think_us_max: 200_000,
+            command_us: 300_000,
+            down: Down::Same,
+            wire: false,
+        }
+    }
+}
