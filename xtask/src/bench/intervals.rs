@@ -9,8 +9,8 @@
 //!
 //! Next: `crates/job/window/src/statistics.rs` for the intervals.
 
-use super::part::Part;
 use super::attach::{Bench, RANK_COUNT};
+use super::part::Part;
 use super::record::Record;
 use super::row::{Row, Verdict};
 use anyhow::{Context, Result, ensure};

@@ -32,8 +32,8 @@ static CATALOGUE: LazyLock<Vec<MpiFunction>> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::{Class, Group, HandleKind};
     use crate::accounting::{ABSENT, AccountingKind, Counted};
+    use crate::function::{Class, Group, HandleKind};
 
     #[test]
     fn every_name_is_there_once() {

@@ -314,7 +314,8 @@ mod tests {
         let alternating = |i: usize| if i.is_multiple_of(2) { 1.0 } else { 2.0 };
         let in_steps = |i: usize| if (i / 16).is_multiple_of(2) { 1.0 } else { 2.0 };
         let rising = |i: usize| i as f64;
-        let cases: [(&str, usize, &dyn Fn(usize) -> f64, usize); 5] = [
+        type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> f64, usize);
+        let cases: [Case<'_>; 5] = [
             ("constant", 400, &|_| 1.0, 1),
             ("turns", 400, &alternating, 1),
             ("steps of 16, half a step each", 400, &in_steps, 8),

@@ -2,12 +2,12 @@
 //!
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
+mod range;
 pub mod site;
 
 use clap::{Args, Parser, Subcommand};
+use range::within;
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use trimtab_measure::LoopName;
@@ -622,12 +622,6 @@ fn count(text: &str) -> Result<u64, String> {
 
 fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "give a whole number, 0 or more".to_owned())
-}
-
-/// A whole number of a range.
-pub(crate) fn within<T: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<T>) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("give a whole number from {} to {}", range.start(), range.end()))
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -3,7 +3,7 @@
 //!
 //! Next: `trimtab-engine`'s `Ends`, which watches for it.
 
-use crate::ERROR;
+use crate::exit_code::ERROR;
 use trimtab_engine::Ends;
 
 /// Tells of processes that ended so. The exit code: `code` if there are none.

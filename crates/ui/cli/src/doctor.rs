@@ -4,7 +4,8 @@
 
 use crate::arguments::site::DoctorOptions;
 use crate::doctor_facts::{Facts, Validity};
-use crate::{DONE, ERROR, PARTIAL, output};
+use crate::exit_code::{DONE, ERROR, PARTIAL};
+use crate::output;
 use serde::Serialize;
 
 /// The version of what `--json` prints.

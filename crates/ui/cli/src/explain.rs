@@ -4,8 +4,9 @@
 //! Next: `trimtab-script`'s `explain` for the work; docs/explain.md for what is printed.
 
 use crate::arguments::{ExplainOptions, ScriptOptions};
+use crate::exit_code::{DONE, PARTIAL};
 use crate::points::modules_of;
-use crate::{DONE, PARTIAL, output, probe};
+use crate::{output, probe};
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -2,8 +2,9 @@
 //!
 //! Next: `trimtab-session` for how functions are judged.
 
+use crate::exit_code::{DONE, PARTIAL};
+use crate::output;
 use crate::points::say_why_nothing;
-use crate::{DONE, PARTIAL, output};
 use trimtab_engine::{LookedInto, to_look_into};
 use trimtab_measure::{Functions, Listed, list_functions};
 use trimtab_session::{ImageCache, Modules, TailExit};

@@ -7,7 +7,8 @@
 
 use crate::arguments::WindowOptions;
 use crate::engine::change;
-use crate::{DONE, output};
+use crate::exit_code::DONE;
+use crate::output;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

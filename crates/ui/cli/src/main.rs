@@ -11,6 +11,7 @@ mod departed;
 mod doctor;
 mod doctor_facts;
 mod engine;
+mod exit_code;
 mod explain;
 mod far_machines;
 mod functions;
@@ -36,19 +37,13 @@ mod window;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
+use exit_code::{DONE, ERROR};
 use std::process::ExitCode;
 use trimtab_engine::Target;
 use trimtab_types::Pid;
 
 #[global_allocator]
 static ALLOCATOR: trimtab_os::last_act::Allocator = trimtab_os::last_act::Allocator;
-
-/// Everything was done.
-const DONE: u8 = 0;
-/// The result is partial, invalid or empty.
-const PARTIAL: u8 = 1;
-/// Nothing could be done.
-const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     if let Some(code) = pack::run_if_packed() {

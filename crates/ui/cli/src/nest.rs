@@ -6,8 +6,10 @@
 
 use crate::arguments::LoopsOptions;
 use crate::engine::change;
+use crate::exit_code::{DONE, PARTIAL};
+use crate::nest_shown::FoundLoops;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, departed, nest_shown, output, probe};
+use crate::{departed, nest_shown, output, probe};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,28 +23,6 @@ use trimtab_window::{Bursts, Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, 
 
 /// Between two looks at stacks, in turn: never in step with the program for long.
 const LOOK_EVERY_MS: [u64; 7] = [23, 31, 27, 41, 29, 37, 19];
-
-/// The loops of some processes, as far as they were found out.
-pub struct FoundLoops {
-    /// The processes and their ranks.
-    pub targets: Vec<Target>,
-    /// Ranks of the job that are on other machines.
-    pub elsewhere: usize,
-    /// The stacks.
-    pub sampler: NestSampler,
-    /// How long they were looked at, seconds.
-    pub sampled_s: f64,
-    /// The loops.
-    pub nest: Nest,
-    /// The counts of each.
-    pub counts: Vec<LoopCount>,
-    /// How long that was, seconds.
-    pub counted_s: f64,
-    /// The cost of counting.
-    pub cost: Summary,
-    /// The loop that a window would take.
-    pub choice: Option<usize>,
-}
 
 impl FoundLoops {
     /// The loop as a script names it.

@@ -2,11 +2,33 @@
 //!
 //! Next: `nest`, which finds it; docs/loops.md.
 
-use crate::nest::FoundLoops;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_script::LoopPasses;
-use trimtab_window::{NEST_SECONDS, NestLoop, PASSES_MIN, name_ranks};
+use trimtab_measure::NestSampler;
+use trimtab_script::{LoopCount, LoopPasses, Summary, Target};
+use trimtab_window::{NEST_SECONDS, Nest, NestLoop, PASSES_MIN, name_ranks};
+
+/// The loops of some processes, as far as they were found out.
+pub struct FoundLoops {
+    /// The processes and their ranks.
+    pub targets: Vec<Target>,
+    /// Ranks of the job that are on other machines.
+    pub elsewhere: usize,
+    /// The stacks.
+    pub sampler: NestSampler,
+    /// How long they were looked at, seconds.
+    pub sampled_s: f64,
+    /// The loops.
+    pub nest: Nest,
+    /// The counts of each.
+    pub counts: Vec<LoopCount>,
+    /// How long that was, seconds.
+    pub counted_s: f64,
+    /// The cost of counting.
+    pub cost: Summary,
+    /// The loop that a window would take.
+    pub choice: Option<usize>,
+}
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;

@@ -8,7 +8,8 @@
 //! Next: `trimtab-pack` for the file itself.
 
 use crate::arguments::{Arguments, Command};
-use crate::{DONE, hold, output};
+use crate::exit_code::DONE;
+use crate::{hold, output};
 use anyhow::{Context, bail};
 use clap::Parser;
 use std::fs::File;

@@ -4,7 +4,8 @@
 //! Next: `trimtab-script`'s `list_points` for the work; docs/points.md for the shape of the JSON.
 
 use crate::arguments::{KindName, PointsOptions};
-use crate::{DONE, PARTIAL, output, probe};
+use crate::exit_code::{DONE, PARTIAL};
+use crate::{output, probe};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

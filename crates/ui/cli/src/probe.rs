@@ -4,8 +4,9 @@
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
 use crate::engine::Parts;
+use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, departed, output, probe_values};
+use crate::{departed, output, probe_values};
 use anyhow::{Context as _, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};

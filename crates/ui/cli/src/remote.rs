@@ -3,7 +3,8 @@
 //! Next: `stored` for one's own store, which has them too; `trimtab_site::jobs` for what is said.
 
 use crate::arguments::site::KeptOptions;
-use crate::{PARTIAL, output, stored};
+use crate::exit_code::PARTIAL;
+use crate::{output, stored};
 use anyhow::{Context, bail};
 use trimtab_engine::{Filed, Measured};
 use trimtab_report::{ListedJob, ListedWindow};
@@ -33,7 +34,7 @@ pub fn list(controller: &str, site: &KeptOptions, json: bool) -> anyhow::Result<
     let jobs: Jobs = kept(client(controller, site)?.get("/v1/jobs"))?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&jobs)?)?;
-        return Ok(if jobs.jobs.is_empty() { PARTIAL } else { crate::DONE });
+        return Ok(if jobs.jobs.is_empty() { PARTIAL } else { crate::exit_code::DONE });
     }
     if jobs.has_more {
         eprintln!("trimtab: there are older jobs, which the site does not list");
@@ -69,7 +70,7 @@ pub fn trigger(controller: &str, site: &KeptOptions, job: &str, name: &str) -> a
     let path = format!("/v1/jobs/{}/trigger", in_path(job)?);
     let Triggered { reached } = client(controller, site)?.post(&path, &Trigger { name: name.to_owned() })?;
     output::print_text(&format!("{job}: {reached} heard the call"))?;
-    Ok(crate::DONE)
+    Ok(crate::exit_code::DONE)
 }
 
 /// An answer; where there is nobody to ask, with the way that needs nobody.

@@ -3,7 +3,8 @@
 //! Next: `trimtab-site` for identities, `trimtab-controller` and `trimtab_agent::standing` for what runs.
 
 use crate::arguments::site::{AgentOptions, ControllerOptions, SiteCommand};
-use crate::{DONE, output};
+use crate::exit_code::DONE;
+use crate::output;
 use anyhow::Context;
 use std::fs::File;
 use std::io::Read;

@@ -2,7 +2,8 @@
 //!
 //! Next: `remote` for the same of a site's store; `trimtab-store` for how it is kept.
 
-use crate::{DONE, PARTIAL, output};
+use crate::exit_code::{DONE, PARTIAL};
+use crate::output;
 use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

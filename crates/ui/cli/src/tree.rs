@@ -3,7 +3,8 @@
 //! Next: `trimtab_site::api::Tree`, which is what `--json` prints.
 
 use crate::arguments::site::SiteOptions;
-use crate::{DONE, PARTIAL, output};
+use crate::exit_code::{DONE, PARTIAL};
+use crate::output;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use trimtab_site::api::{Health, Member, Tree};

@@ -3,8 +3,9 @@
 //! Next: `trimtab-engine`'s `undo`, which does it.
 
 use crate::engine::Parts;
+use crate::exit_code::{DONE, PARTIAL};
+use crate::output;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, output};
 use anyhow::bail;
 use trimtab_engine::{Engine, Found, Listener, LookedAt, Nobody, Removed, Target, Undone, UndoneAt, UndoneRank};
 use trimtab_track::slurm::SlurmId;

@@ -7,10 +7,11 @@
 
 use crate::arguments::{WatchOptions, WindowOptions};
 use crate::engine::{Kept, Parts};
+use crate::exit_code::{DONE, PARTIAL};
 use crate::hold::{self, Holds};
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
-use crate::{DONE, PARTIAL, output, window};
+use crate::{output, window};
 use anyhow::{Context, bail};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};

@@ -7,8 +7,9 @@
 use crate::arguments::site::SiteOptions;
 use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, WindowOptions};
 use crate::engine::{Kept, Parts};
+use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, departed, hold, output, remote, waiting};
+use crate::{departed, hold, output, remote, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;

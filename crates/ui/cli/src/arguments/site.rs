@@ -2,7 +2,7 @@
 //!
 //! Next: `site` and `tree` of this program, which do it.
 
-use super::within;
+use super::range::within;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
