@@ -30,11 +30,11 @@ pub use first_call::{FirstCall, GatherEnd, Held, Standing, let_go};
 pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, datatype_sizes,
-    describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name, wait_for_start,
-    wanted_files, what_counts,
+    Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, counted_numbers,
+    datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name,
+    wait_for_start, wanted_files, what_counts,
 };
-pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
+pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage, dotted};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
     OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,

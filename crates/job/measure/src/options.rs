@@ -60,7 +60,7 @@ impl fmt::Display for LoopName {
 }
 
 /// A loop's number as people write it: `2.1`, or `2.1+2.2` where passes of both are meant.
-pub(crate) fn dotted(number: &[u32]) -> String {
+pub fn dotted(number: &[u32]) -> String {
     let one = |number: &[u32]| number.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
     each_of(number).map(one).collect::<Vec<_>>().join("+")
 }

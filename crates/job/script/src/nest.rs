@@ -13,8 +13,8 @@ use crate::target::Target;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-use trimtab_measure::{PASSES_PER_SECOND_MAX, called_mpi};
-use trimtab_session::{ImageCache, Inner, Modules};
+use trimtab_measure::{PASSES_PER_SECOND_MAX, called_mpi, dotted};
+use trimtab_session::{ImageCache, Inner, Modules, each_of};
 use trimtab_snippet::arithmetic::Number;
 use trimtab_snippet::values::{Named, Value};
 use trimtab_types::ProcAddr;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct LoopPoint {
     /// Its function as scripts name it: `0x1139@app`.
     pub function: String,
-    /// Its number in that.
+    /// Its number in that, or those of several of which each rank is in one ([`each_of`]).
     pub number: Vec<u32>,
     /// Points that each pass goes through, which are counted where the loop can't be.
     pub witness: Vec<String>,
@@ -38,9 +38,9 @@ pub struct LoopPoint {
 impl LoopPoint {
     /// The text that names it in a script.
     pub fn text(&self) -> String {
-        let number: Vec<String> = self.number.iter().map(u32::to_string).collect();
         let name = self.function.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("loop \"{name}:{}\"", number.join("."))
+        let one = |number: &[u32]| format!("loop \"{name}:{}\"", dotted(number));
+        each_of(&self.number).map(one).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -322,7 +322,10 @@ fn why_not(modules: &Modules, point: &LoopPoint) -> Option<String> {
     let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
     let module = modules.modules.iter().find(|module| module.file_name() == name)?;
     let function = module.bias.to_proc(trimtab_types::FileAddr(start));
-    modules.look_inside(function, |inside| inside.place(&Inner::Loop(point.number.clone())).err()).unwrap_or_else(Some)
+    let looked = |inside: &trimtab_session::Inside<'_>| {
+        each_of(&point.number).find_map(|number| inside.place(&Inner::Loop(number.to_vec())).err())
+    };
+    modules.look_inside(function, looked).unwrap_or_else(Some)
 }
 
 /// The source line that an instruction was made of, as `FILE:LINE` without folders; `None` without debugging information.
@@ -343,6 +346,10 @@ mod tests {
         };
         assert_eq!(point("0x1139@lmp"), "loop \"0x1139@lmp:1.2\"");
         assert_eq!(point("0x1139@a\"b"), "loop \"0x1139@a\\\"b:1.2\"");
+        let number = [&[1, 1][..], &[1, 2]].join(&trimtab_session::EITHER);
+        let several = LoopPoint { function: "0x1139@a".to_owned(), number, witness: Vec::new() };
+        assert_eq!(several.text(), "loop \"0x1139@a:1.1\", loop \"0x1139@a:1.2\"");
+        assert!(trimtab_snippet::parse(&format!("{} {{ n++ }}", several.text())).is_ok());
         for text in [point("0x1139@lmp"), point("0x1139@a b:c")] {
             assert!(trimtab_snippet::parse(&format!("{text} {{ n++ }}")).is_ok(), "{text}");
         }

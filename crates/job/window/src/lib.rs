@@ -60,8 +60,8 @@ pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sigh
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};
 pub use headline::headline;
 pub use nest::{
-    Binary, Bursts, Counted, FunctionId, FunctionLoop, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop, Origin,
-    PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
+    Binary, Bursts, Counted, FunctionId, FunctionLoop, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop,
+    Origin, PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
 pub use paths::{NamedPath, PathSample, PathWait, SizeSample};
 pub use patience::Patience;

@@ -8,8 +8,10 @@
 //! Next: [`find_nest`], then [`choose_loop`].
 
 mod bursts;
+mod in_step;
 
 pub use bursts::Bursts;
+pub use in_step::InStep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_types::FileAddr;

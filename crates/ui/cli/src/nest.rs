@@ -14,12 +14,12 @@ use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use trimtab_engine::Ends;
-use trimtab_measure::{NestSampler, has_static_mpi, script_name};
+use trimtab_measure::{NestSampler, counted_numbers, has_static_mpi, script_name};
 use trimtab_script::{CountedLoops, LoopCount, LoopPoint, Summary, Target, line_at};
 use trimtab_session::ImageCache;
 use trimtab_track::{ProcFs, find_job_in};
 use trimtab_types::{FileAddr, Pid};
-use trimtab_window::{Bursts, Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
+use trimtab_window::{Bursts, Counted, InStep, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
 
 /// Between two looks at stacks, in turn: never in step with the program for long.
 const LOOK_EVERY_MS: [u64; 7] = [23, 31, 27, 41, 29, 37, 19];
@@ -29,7 +29,37 @@ impl FoundLoops {
     pub fn point(&self, found: &NestLoop) -> LoopPoint {
         let module = self.sampler.module(found.function);
         let witness = self.sampler.witness_points(&self.nest, found).unwrap_or_default();
-        LoopPoint { function: script_name(module, found.function.start), number: found.number.clone(), witness }
+        let number = self.number_of(found).unwrap_or_else(|| found.number.clone());
+        LoopPoint { function: script_name(module, found.function.start), number, witness }
+    }
+
+    /// The number by which a loop is counted; `None`: it is counted with another.
+    pub fn number_of(&self, one: &NestLoop) -> Option<Vec<u32>> {
+        let at =
+            self.nest.loops.iter().position(|other| (other.function, &other.number) == (one.function, &one.number));
+        at.and_then(|at| self.numbers[at].clone())
+    }
+
+    /// True if several loops are counted as this one, of which each rank is in one.
+    pub fn is_several(&self, index: usize) -> bool {
+        self.numbers[index].as_ref().is_some_and(|number| *number != self.nest.loops[index].number)
+    }
+
+    /// The counts of all loops, from those of loops that are counted by themselves.
+    fn of_all(&self, counts: Vec<LoopCount>) -> Vec<LoopCount> {
+        let mut counts = counts.into_iter();
+        let mut one = |(index, number): (usize, &Option<Vec<u32>>)| match number {
+            Some(_) => counts.next().unwrap_or_default(),
+            None => LoopCount { not_counted: Some(self.counted_with(index)), ..LoopCount::default() },
+        };
+        self.numbers.iter().enumerate().map(&mut one).collect()
+    }
+
+    fn counted_with(&self, index: usize) -> String {
+        let part = &self.nest.loops[index];
+        let has_it = |one: &NestLoop| one.function == part.function && one.instead.contains(&part.number);
+        let whole = self.nest.loops.iter().position(has_it).map_or(0, |at| at + 1);
+        format!("each rank is in it or on the other side of a branch, and passes of both are counted as loop {whole}")
     }
 
     /// The source line of the loop: that of its way back, which compilers give the test and the step of a loop; what stands
@@ -109,8 +139,22 @@ fn look_and_count(options: &LoopsOptions, targets: Vec<Target>, elsewhere: usize
         std::thread::sleep(Duration::from_millis(LOOK_EVERY_MS[look % LOOK_EVERY_MS.len()]));
     }
     let (sampled_s, nest) = (begun.elapsed().as_secs_f64(), sampler.nest());
-    let (counts, cost, choice) = (Vec::new(), Summary::default(), None);
-    let mut found = FoundLoops { targets, elsewhere, sampler, sampled_s, nest, counts, counted_s: 0.0, cost, choice };
+    let (counts, counted_s, cost, choice) = (Vec::new(), 0.0, Summary::default(), None);
+    let numbers = counted_numbers(&nest);
+    let out_of_step = Vec::new();
+    let mut found = FoundLoops {
+        targets,
+        elsewhere,
+        sampler,
+        sampled_s,
+        nest,
+        numbers,
+        out_of_step,
+        counts,
+        counted_s,
+        cost,
+        choice,
+    };
     if !found.nest.loops.is_empty() {
         count(&mut found, options, &terminal, &cache)?;
     }
@@ -125,29 +169,65 @@ fn count(
     terminal: &Terminal,
     cache: &ImageCache,
 ) -> anyhow::Result<()> {
-    let points = found.nest.loops.iter().map(|one| found.point(one)).collect();
+    let counted = found.nest.loops.iter().filter(|one| found.number_of(one).is_some());
+    let points = counted.map(|one| found.point(one)).collect();
     let mut counting = CountedLoops::start(points, found.targets.clone(), options.seccomp_ok, cache)?;
     let begun = Instant::now();
-    let mut bursts = Vec::new();
+    let mut looks = Looks::default();
     while counting.wait()? && !terminal.is_interrupted() {
         let elapsed_s = counting.elapsed().as_secs_f64();
         terminal.say(format!("counting passes, {elapsed_s:.1} s"));
-        let counted = looked_at(least_passed(&found.nest, &counting.counts()), &mut bursts, elapsed_s);
+        let counted = looks.look(found, &found.of_all(counting.counts()), elapsed_s);
         let is_early = elapsed_s < NEST_SECONDS.min(options.max_seconds);
         if !is_early && choose_loop(&counted, elapsed_s, options.max_seconds) != LoopChoice::Wait {
             break;
         }
     }
     found.counted_s = counting.elapsed().as_secs_f64().min(begun.elapsed().as_secs_f64());
-    (found.counts, found.cost) = counting.finish();
+    let (counts, cost) = counting.finish();
+    found.counts = found.of_all(counts);
+    found.cost = cost;
     let is_usable = found.nest.interpreter().is_none();
-    let counted = looked_at(least_passed(&found.nest, &found.counts), &mut bursts, found.counted_s);
+    let counted = looks.look(found, &found.counts, found.counted_s);
     let decided = choose_loop(&counted, f64::INFINITY, options.max_seconds);
     found.choice = match decided {
         LoopChoice::Take(index) if is_usable => Some(index),
         _ => None,
     };
+    found.out_of_step = looks.out_of_step(found);
     Ok(())
+}
+
+/// The results of looks at the counters of each loop.
+#[derive(Debug, Default)]
+struct Looks {
+    bursts: Vec<Bursts>,
+    in_step: Vec<InStep>,
+}
+
+impl Looks {
+    /// Each loop on the rank that has passed it least, after one look more.
+    fn look(&mut self, found: &FoundLoops, counts: &[LoopCount], seconds: f64) -> Vec<Counted> {
+        self.bursts.resize(counts.len(), Bursts::default());
+        self.in_step.resize(counts.len(), InStep::default());
+        let mut counted = least_passed(&found.nest, counts);
+        for (index, one) in counted.iter_mut().enumerate() {
+            let passes = || counts[index].ranks.values().map(|rank| rank.passes);
+            self.bursts[index].look(seconds, one.passes.map_or(0, |counted| counted.passes));
+            self.in_step[index].look(passes().min().unwrap_or(0), passes().max().unwrap_or(0));
+            one.is_in_bursts = self.bursts[index].are_there();
+            one.passes = one.passes.filter(|_| !found.is_several(index) || self.in_step[index].is_seen(seconds));
+            // One that is counted with another hides nothing.
+            one.is_hidden &= found.numbers[index].is_some();
+        }
+        counted
+    }
+
+    /// Loops that are counted as one, and that ranks do not pass equally often.
+    fn out_of_step(&self, found: &FoundLoops) -> Vec<usize> {
+        let is_out = |index: &usize| found.is_several(*index) && self.in_step[*index].is_contradicted();
+        (0..self.in_step.len()).filter(is_out).collect()
+    }
 }
 
 /// Each loop on the rank that has passed it least.
@@ -162,14 +242,4 @@ fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
         Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false, is_around_left: false }
     };
     nest.loops.iter().zip(counts).map(least).collect()
-}
-
-/// The same, and which of them come in bursts, after one look more.
-fn looked_at(mut counted: Vec<Counted>, bursts: &mut Vec<Bursts>, seconds: f64) -> Vec<Counted> {
-    bursts.resize(counted.len(), Bursts::default());
-    for (one, bursts) in counted.iter_mut().zip(bursts) {
-        bursts.look(seconds, one.passes.map_or(0, |counted| counted.passes));
-        one.is_in_bursts = bursts.are_there();
-    }
-    counted
 }

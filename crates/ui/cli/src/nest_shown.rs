@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_measure::NestSampler;
+use trimtab_measure::{NestSampler, dotted};
 use trimtab_script::{LoopCount, LoopPasses, Summary, Target};
-use trimtab_window::{NEST_SECONDS, Nest, NestLoop, PASSES_MIN, name_ranks};
+use trimtab_window::{NEST_SECONDS, Nest, PASSES_MIN, name_ranks};
 
 /// The loops of some processes, as far as they were found out.
 pub struct FoundLoops {
@@ -20,6 +20,10 @@ pub struct FoundLoops {
     pub sampled_s: f64,
     /// The loops.
     pub nest: Nest,
+    /// How each is counted: by its number, together with those in which other ranks are instead, or (`None`) as one of these.
+    pub numbers: Vec<Option<Vec<u32>>>,
+    /// Those counted together that ranks do not pass equally often.
+    pub out_of_step: Vec<usize>,
     /// The counts of each.
     pub counts: Vec<LoopCount>,
     /// How long that was, seconds.
@@ -47,7 +51,6 @@ struct Row {
 
 impl Row {
     fn of(found: &FoundLoops, index: usize) -> Self {
-        let one = &found.nest.loops[index];
         let count = found.counts.get(index);
         let why_not = count.and_then(|count| count.not_counted.clone());
         let why_not = why_not.map(|why| match count.and_then(|count| count.witnessed) {
@@ -60,7 +63,7 @@ impl Row {
         let most = ranks.iter().max_by_key(|rank| rank.passes).filter(|rank| rank.passes > 1 && why_not.is_none());
         let between = |rank: &LoopPasses| (rank.passes - 1) as f64;
         Row {
-            place: place(found, one),
+            place: place(found, index),
             passes,
             pass_s: most.map(|rank| rank.span_ns as f64 / 1e9 / between(rank)),
             mpi_calls_per_pass: most.and_then(|rank| Some(rank.mpi_calls? as f64 / between(rank))),
@@ -70,14 +73,15 @@ impl Row {
 }
 
 /// `step at md.f90:214, loop 1.2 of step in app`.
-fn place(found: &FoundLoops, one: &NestLoop) -> String {
+fn place(found: &FoundLoops, index: usize) -> String {
+    let one = &found.nest.loops[index];
     let module = found.sampler.module(one.function).file_name();
     let line = found.line(one).map(|line| format!(" at {line}")).unwrap_or_default();
-    format!("{}:{}{line} in {module}", found.sampler.name(one.function), number(one))
+    format!("{}:{}{line} in {module}", found.sampler.name(one.function), number(found, index))
 }
 
-fn number(one: &NestLoop) -> String {
-    one.number.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+fn number(found: &FoundLoops, index: usize) -> String {
+    dotted(found.numbers[index].as_ref().unwrap_or(&found.nest.loops[index].number))
 }
 
 /// The loops as a table, and what is said of them.
@@ -111,7 +115,7 @@ pub fn text(found: &FoundLoops) -> String {
             let _ = writeln!(text, "loop {} is not counted: {reason}", index + 1);
         }
         let without = &found.nest.loops[index].ranks_without;
-        if !without.is_empty() {
+        if !without.is_empty() && !found.is_several(index) && found.numbers[index].is_some() {
             let _ = writeln!(text, "loop {}: no stack of {} is in it", index + 1, name_ranks(without));
         }
     }
@@ -154,6 +158,12 @@ fn said(found: &FoundLoops) -> Vec<String> {
         let count: u64 = unknown.values().sum();
         said.push(format!("{count} stacks are not known from end to end, most because {reason}"));
     }
+    said.extend(found.out_of_step.iter().map(|index| {
+        format!(
+            "ranks do not pass loop {} equally often, so one may hand out what the others do: it is not taken",
+            index + 1
+        )
+    }));
     if found.elsewhere > 0 {
         said.push(format!("{} ranks on other machines were not looked at", found.elsewhere));
     }
@@ -243,7 +253,7 @@ fn loop_as_json(found: &FoundLoops, index: usize) -> Value {
         "function": found.sampler.name(one.function),
         "module": module.file_name(),
         "function_address": format!("{:#x}", one.function.start.0),
-        "loop": number(one),
+        "loop": number(found, index),
         "point": found.point(one).text(),
         "line": found.line(one),
         "share_of_stacks": one.share,

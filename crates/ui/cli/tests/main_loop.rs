@@ -8,6 +8,7 @@
 mod common;
 
 use common::{Desk, LIMIT, RANKS, alone};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -142,8 +143,26 @@ fn loops_on_two_sides_of_a_branch_are_one() {
         let (_, again) = desk.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
         assert_eq!(again.window.main_loop.as_ref().map(|again| &again.number), Some(&found.number), "{name}");
         assert_eq!(calls(&again, "MPI_Send"), each, "{name}");
+        let shown = nest_shown(&desk, &job);
+        let taken = taken_of(&shown).unwrap_or_else(|| panic!("{name}: none is taken: {shown:#}"));
+        assert_eq!(taken["loop"].as_str(), Some(found.number.as_str()), "{name}: {shown:#}");
+        assert!(taken["passes_min"].as_u64().is_some_and(|passes| passes > 20), "{name}: {shown:#}");
+        assert!(
+            taken["mpi_calls_per_pass"].as_f64().is_some_and(|calls| (calls - 2.0).abs() < 0.2),
+            "{name}: {shown:#}"
+        );
         assert_unchanged(&texts, &name);
     }
+}
+
+/// The nest as `trimtab loops` shows it.
+fn nest_shown(desk: &Desk, job: &Running) -> Value {
+    let said = desk.trimtab(&["loops", &job.pid().to_string(), "--json"]);
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+fn taken_of(shown: &Value) -> Option<&Value> {
+    shown["taken"].as_u64().map(|number| &shown["loops"][number as usize - 1])
 }
 
 /// One rank that hands out what two others do passes its loop twice as often as they pass theirs.
@@ -160,6 +179,9 @@ fn loops_that_ranks_pass_unequally_often_are_not_one() {
     assert_eq!(report.window.main_loop, None, "{:?}", report.window);
     let said = report.window.loop_description.clone().unwrap_or_default();
     assert!(said.contains("one may hand out what the others do"), "{said}");
+    let shown = nest_shown(&desk, &job);
+    assert!(taken_of(&shown).is_none_or(|taken| !taken["loop"].to_string().contains('+')), "{shown:#}");
+    assert!(shown["notes"].to_string().contains("one may hand out what the others do"), "{shown:#}");
     assert_unchanged(&texts, "hand out");
 }
 
@@ -223,7 +245,7 @@ fn a_loop_that_cannot_be_counted_hides_none_inside() {
     let mut loops = report.functions.iter().filter(|one| one.name.starts_with("loop ")).peekable();
     assert!(loops.peek().is_some() && loops.all(|one| one.group == "loop"), "{:?}", report.functions);
     let shown = desk.trimtab(&["loops", "--json", "--samples", "12", &pid]);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{shown:?}"));
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{shown:?}"));
     let taken = shown["taken"].as_u64().unwrap_or_else(|| panic!("{shown:#}")) as usize;
     assert_eq!(shown["loops"][taken - 1]["function"], "steps", "the command takes what windows take");
     assert!(shown["loops"][0]["not_counted_because"].to_string().contains("was not passed"), "{shown:#}");

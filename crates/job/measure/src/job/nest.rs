@@ -17,7 +17,7 @@ use std::time::Duration;
 use trimtab_session::{EITHER, each_of};
 use trimtab_types::report::LoopPlace;
 use trimtab_window::{
-    Bursts, Counted, FunctionInfo, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
+    Bursts, Counted, FunctionInfo, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
 };
 
 /// First look at the counters.
@@ -25,12 +25,6 @@ const FIRST_LOOK_MS: u64 = 2;
 
 /// Passes that must have been seen before a loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 500;
-
-/// Passes by which ranks may come apart or nearer between looks which are in several loops instead of one, the part of the passes
-/// that they may, and passes from which that tells at once.
-const APART_MIN: u64 = 1;
-const APART_PART_MAX: f64 = 0.1;
-const APART_KNOWN_MIN: u64 = 20;
 
 /// Passes of a loop that an earlier window took, by which the time of one is known; and the part of `--max-seconds` that the
 /// second one is waited for.
@@ -136,6 +130,12 @@ impl Candidates {
         let Mark::Nest(number) = mark else { return Ok(self) };
         let count = self.loops.len();
         let found = (*number as usize).checked_sub(1).and_then(|index| self.loops.get(index));
+        if found.is_some_and(|one| one.is_part) {
+            return Err(Error::Options(format!(
+                "loop {number} of the nest is counted together with the one on the other side of a branch, in which the other \
+                 ranks are; see `trimtab loops PID`"
+            )));
+        }
         match found.map(|one| &one.why_not) {
             Some(None) => Ok(self),
             Some(Some(reason)) => Err(Error::Options(format!(
@@ -329,8 +329,8 @@ struct Count {
     first: Option<(f64, Vec<u64>)>,
     /// Bursts in the passes of the rank that has passed it least.
     bursts: Vec<Bursts>,
-    /// How far ranks were apart at the first look, and the most by which they came further apart or nearer since.
-    apart: Vec<(u64, u64)>,
+    /// Ranks pass each of them equally often, or not.
+    in_step: Vec<InStep>,
     /// When the latest look was answered, seconds.
     seconds: f64,
 }
@@ -350,21 +350,16 @@ impl Count {
     fn begun(lead: &Lead) -> Self {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
-        let bursts = vec![Bursts::default(); watched.len()];
-        Count { watched, functions, passed: Passed::default(), first: None, bursts, apart: Vec::new(), seconds: 0.0 }
+        let (bursts, in_step) = (vec![Bursts::default(); watched.len()], vec![InStep::default(); watched.len()]);
+        Count { watched, functions, passed: Passed::default(), first: None, bursts, in_step, seconds: 0.0 }
     }
 
     /// Notes what a look has shown that was asked for at `asked_s` and answered at `seconds`.
     fn note(&mut self, passed: Passed, asked_s: f64, seconds: f64) {
         self.first.get_or_insert_with(|| (asked_s, passed.most.clone()));
-        let apart = passed.most.iter().zip(&passed.least).map(|(most, least)| most.saturating_sub(least.passes));
-        // Probes do not go in everywhere at the same moment: ranks in step stay as far apart as they were at first.
-        let known = self.apart.iter().map(Some).chain(std::iter::repeat(None));
-        let seen = apart.zip(known).map(|(apart, known)| {
-            let (first, most) = known.copied().unwrap_or((apart, 0));
-            (first, most.max(apart.abs_diff(first)))
-        });
-        self.apart = seen.collect();
+        for (in_step, (least, most)) in self.in_step.iter_mut().zip(passed.least.iter().zip(&passed.most)) {
+            in_step.look(least.passes, *most);
+        }
         (self.passed, self.seconds) = (passed, seconds);
         for (bursts, least) in self.bursts.iter_mut().zip(&self.passed.least) {
             bursts.look(seconds, least.passes);
@@ -407,12 +402,7 @@ impl Count {
 
     /// Ranks pass a loop equally often. Where they are in several loops, one may hand out what the others do.
     fn is_in_step(&self, position: usize) -> bool {
-        let first = self.first.as_ref().map_or(0, |(_, most)| most[position]);
-        let passes = self.passed.most[position].saturating_sub(first);
-        let apart = self.apart.get(position).map_or(0, |(_, most)| *most);
-        let is_known = passes >= APART_KNOWN_MIN || self.seconds >= NEST_SECONDS;
-        let is_alike = apart <= APART_MIN || apart as f64 <= APART_PART_MAX * passes as f64;
-        !self.watched[position].is_several || (is_known && is_alike)
+        !self.watched[position].is_several || self.in_step.get(position).is_some_and(|one| one.is_seen(self.seconds))
     }
 
     /// The outermost loop inside of `taken`, or that one, of which the asked iterations fit into the time that is left.
@@ -779,7 +769,7 @@ mod tests {
                     passed,
                     first: None,
                     bursts,
-                    apart: vec![],
+                    in_step: vec![],
                     seconds: 0.0,
                 };
                 for (least, most) in looks {
@@ -871,7 +861,7 @@ mod tests {
             passed,
             first: None,
             bursts,
-            apart: vec![],
+            in_step: vec![],
             seconds: 2.0,
         };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
@@ -891,7 +881,7 @@ mod tests {
                 passed: Passed::default(),
                 first: None,
                 bursts,
-                apart: vec![],
+                in_step: vec![],
                 seconds: 0.0,
             };
             for (passes, asked_s, seconds) in looks {
@@ -959,7 +949,7 @@ mod tests {
             watched: vec![one(0), one(1)],
             functions: vec![1, 2],
             first: None,
-            apart: vec![],
+            in_step: vec![],
             seconds: 2.0,
             bursts: vec![Bursts::default(); 2],
             passed: Passed {

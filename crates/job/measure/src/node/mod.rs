@@ -49,7 +49,7 @@ use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
 use limits::MpiCalls;
-pub use nest::{NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, script_name};
+pub use nest::{NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, counted_numbers, script_name};
 use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
 use readout::Ending;

@@ -303,7 +303,7 @@ impl Binary for Functions<'_> {
 
 /// How loops of a nest are counted: each by its number, or those in which ranks are one instead of the other together, by the
 /// first of them; `None`: the loop is one of the others.
-fn counted_numbers(nest: &Nest) -> Vec<Option<Vec<u32>>> {
+pub fn counted_numbers(nest: &Nest) -> Vec<Option<Vec<u32>>> {
     let mut parts: BTreeSet<(FunctionId, Vec<u32>)> = BTreeSet::new();
     let number = |one: &NestLoop| {
         if parts.contains(&(one.function, one.number.clone())) {
