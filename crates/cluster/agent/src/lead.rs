@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::exchange::{Gather, room};
 use crate::facts::{self, AskAll};
 use crate::script;
-use crate::serve::insert_of;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say};
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_engine::UndoneAt;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
+use trimtab_measure::Options;
 use trimtab_os::ticks;
 use trimtab_overlay::node::{Trouble, WaveResult};
 use trimtab_overlay::stream::Down;
@@ -71,7 +71,7 @@ pub struct Answers {
 fn begins(ask: &Ask) -> bool {
     match ask {
         Ask::Who | Ask::Machine | Ask::Files { .. } | Ask::Symbols(_) | Ask::Take(_) => true,
-        Ask::Window(command) => insert_of(command).is_some(),
+        Ask::Window(command) => command.request.inserts().is_some(),
         Ask::Script(command) => matches!(**command, script::Command::Start(_)),
         Ask::Values | Ask::Undo { .. } | Ask::More { .. } | Ask::Leave => false,
     }
@@ -283,16 +283,16 @@ impl<'a> Lead<'a> {
         Ok(answers)
     }
 
-    /// Has one agent for all read the symbols that a window, whose command `insert` is, or a script needs. It only spares
-    /// the others the reading.
+    /// Has one agent for all read the symbols that a window with these options, or a script, needs. It only spares the
+    /// others the reading.
     ///
     /// # Errors
     /// As [`Lead::ask`].
-    pub fn share_symbols(&mut self, insert: Option<Vec<u8>>) -> Result<usize, Error> {
+    pub fn share_symbols(&mut self, options: Option<&Options>) -> Result<usize, Error> {
         if self.agents().len() < 2 {
             return Ok(0);
         }
-        facts::share(self, insert, facts::PIECE_BYTES)
+        facts::share(self, options, facts::PIECE_BYTES)
     }
 
     /// Asks all agents on a stream of its own, whose filter makes one value of what they say; `None` if nothing came.

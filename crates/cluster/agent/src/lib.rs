@@ -24,6 +24,7 @@ mod facts;
 mod found;
 mod guard;
 mod holds;
+mod inbox;
 pub mod lead;
 mod orders;
 pub mod remote;

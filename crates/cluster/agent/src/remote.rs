@@ -8,8 +8,7 @@ use crate::talk::{Ask, Present, Say};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_engine::FarCrew;
-use trimtab_measure::wire::{Envelope, Failed, FailedKind, command_bytes};
-use trimtab_measure::{Command, Crew, Reply, Request};
+use trimtab_measure::{Command, Crew, Envelope, Failed, FailedKind, Reply};
 
 /// Agents that have ranks of the job.
 pub struct Remote<'l, 'a> {
@@ -30,47 +29,42 @@ impl<'l, 'a> Remote<'l, 'a> {
         Ok(Remote { lead, present, troubles: Vec::new() })
     }
 
-    fn ask_lead(&mut self, bytes: Vec<u8>, is_insert: bool) -> Result<Answers, Error> {
-        if is_insert {
-            match self.lead.share_symbols(Some(bytes.clone())) {
+    fn ask_lead(&mut self, command: &Command) -> Result<Answers, Error> {
+        if let Some(options) = command.request.inserts() {
+            match self.lead.share_symbols(Some(options)) {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 // It would only have spared the others the reading.
                 Err(error) => self.troubles.push(error.to_string()),
                 Ok(_) => {}
             }
         }
-        self.lead.ask(Ask::Window(bytes))
+        self.lead.ask(Ask::Window(Box::new(command.clone())))
     }
 
     fn replies(&mut self, answers: Answers, is_insert: bool) -> Vec<Reply> {
         let (sent, received) = (answers.sent_ticks, answers.received_ticks);
-        let with_ranks: Vec<(usize, Say)> =
-            answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index)).collect();
-        let replies = with_ranks.into_iter().filter_map(|(index, say)| self.reply(index, say, sent, received));
+        let with_ranks = answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index));
+        let replies = with_ranks.filter_map(|(index, say)| reply(index as u32, say, sent, received));
         let replies: Vec<Reply> = replies.collect();
         if is_insert && replies.is_empty() {
             self.troubles.push(self.lead.said());
         }
         replies
     }
+}
 
-    fn reply(&mut self, index: usize, say: Say, sent_ticks: u64, received_ticks: u64) -> Option<Reply> {
-        match say {
-            Say::Window(bytes) => match Reply::from_bytes(&bytes, sent_ticks, received_ticks) {
-                Ok(reply) if reply.node == index as u32 => return Some(reply),
-                Ok(_) => self.troubles.push(format!("{} answered for another node", self.lead.name_of(index))),
-                Err(error) => self.troubles.push(format!("{}: {error}", self.lead.name_of(index))),
-            },
-            Say::No { host, reason, .. } => {
-                // A step that can't be done there ends the window as it would here.
-                let result = Err(Failed { host, text: reason, kind: FailedKind::Other });
-                let envelope = Envelope { node: index as u32, ticks: received_ticks, result };
-                return Some(Reply::of(envelope, sent_ticks, received_ticks));
-            }
-            _ => {}
+/// The reply that an agent's words are; `None`: they are none.
+fn reply(node: u32, say: Say, sent_ticks: u64, received_ticks: u64) -> Option<Reply> {
+    let envelope = match say {
+        Say::Window(envelope) => *envelope,
+        // A step that can't be done there ends the window as it would here.
+        Say::No { host, reason, .. } => {
+            let result = Err(Failed { host, text: reason, kind: FailedKind::Other });
+            Envelope { ticks: received_ticks, result }
         }
-        None
-    }
+        _ => return None,
+    };
+    Some(Reply::of(node, envelope, sent_ticks, received_ticks))
 }
 
 impl FarCrew for Remote<'_, '_> {
@@ -89,16 +83,15 @@ impl Crew for Remote<'_, '_> {
     }
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
-        let is_insert = matches!(command.request, Request::Insert(_) | Request::InsertAnew(_));
-        let asked = command_bytes(command).map(|bytes| self.ask_lead(bytes, is_insert));
-        let trouble = match asked {
-            Ok(Ok(answers)) => return self.replies(answers, is_insert),
+        let is_insert = command.request.inserts().is_some();
+        match self.ask_lead(command) {
+            Ok(answers) => self.replies(answers, is_insert),
             // Whoever interrupted knows.
-            Ok(Err(Error::Interrupted)) => return Vec::new(),
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        self.troubles.push(trouble);
-        Vec::new()
+            Err(Error::Interrupted) => Vec::new(),
+            Err(error) => {
+                self.troubles.push(error.to_string());
+                Vec::new()
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::facts::Shelf;
 use crate::found::{asked_to_end, find};
 use crate::guard::Guard;
 use crate::holds::{Holds, Lines};
+use crate::inbox::{Inbox, News};
 use crate::script::serve::{Scripts, chosen};
 use crate::script::values::Values;
 use crate::talk::{Ask, MachineNow, Piece, Present, PresentRank, Question, Say};
@@ -68,8 +69,9 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
     let looking = begin_looking(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
-    let is_given_up = || asked_to_end.load(Ordering::Relaxed) || link.holds(gives_up);
-    let agent = Agent::new(&ticket, index, (&link, &is_given_up), &cache, looking);
+    let inbox = Inbox::of(&link);
+    let is_given_up = || asked_to_end.load(Ordering::Relaxed) || inbox.gives_up();
+    let agent = Agent::new(&ticket, index, (&inbox, &is_given_up), &cache, looking);
     let mut agent = Agent { guard, holds, ..agent };
     agent.attend(&asked_to_end)?;
     agent.abandon("the agent ended");
@@ -99,38 +101,6 @@ impl LastWords {
         let elapsed = self.asked_to_end.get_or_insert_with(Instant::now).elapsed();
         let limit = if agent.is_any_rank_alive() { ENDING_MAX } else { LAST_WORDS_MAX };
         agent.is_measuring() && elapsed < limit
-    }
-}
-
-/// The window that a command begins.
-pub(crate) fn insert_of(command: &[u8]) -> Option<Box<Options>> {
-    match postcard::from_bytes::<Command>(command).ok()?.request {
-        Request::Insert(options) | Request::InsertAnew(options) => Some(options),
-        _ => None,
-    }
-}
-
-/// The window whose ranks a command holds behind `MPI_Init`.
-fn gather_of(command: &[u8]) -> Option<Box<Options>> {
-    match postcard::from_bytes::<Command>(command).ok()?.request {
-        Request::Gather(options) => Some(options),
-        _ => None,
-    }
-}
-
-/// True for news that nobody waits any more for what the agent is doing.
-fn gives_up(told: &Told) -> bool {
-    let ask = match told {
-        Told::Uninstrument => return true,
-        Told::Command { payload, .. } => postcard::from_bytes(payload).map(|question: Question| question.ask),
-        _ => return false,
-    };
-    match ask {
-        Ok(Ask::Leave) => true,
-        Ok(Ask::Window(command)) => {
-            postcard::from_bytes(&command).is_ok_and(|command: Command| matches!(command.request, Request::Abandon))
-        }
-        _ => false,
     }
 }
 
@@ -173,7 +143,7 @@ pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<
 struct Agent<'a> {
     ticket: &'a Ticket,
     index: usize,
-    link: &'a Blocking,
+    inbox: &'a Inbox<'a>,
     /// Nobody waits for what it is doing.
     is_given_up: &'a dyn Fn() -> bool,
     cache: &'a ImageCache,
@@ -220,14 +190,14 @@ impl<'a> Agent<'a> {
     fn new(
         ticket: &'a Ticket,
         index: usize,
-        (link, is_given_up): (&'a Blocking, &'a dyn Fn() -> bool),
+        (inbox, is_given_up): (&'a Inbox<'a>, &'a dyn Fn() -> bool),
         cache: &'a ImageCache,
         looking: Looking,
     ) -> Self {
         Agent {
             ticket,
             index,
-            link,
+            inbox,
             is_given_up,
             cache,
             ranks: None,
@@ -251,10 +221,10 @@ impl<'a> Agent<'a> {
                 break;
             }
             let look = self.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
-            let told = self.link.wait(look);
+            let news = self.inbox.next(look)?;
             self.scripts.turn();
-            let Some(told) = told else { continue };
-            if self.told(told)?.is_break() {
+            let Some(news) = news else { continue };
+            if self.hear(news)?.is_break() {
                 std::thread::sleep(BYE);
                 break;
             }
@@ -273,7 +243,11 @@ impl<'a> Agent<'a> {
     }
 
     /// Breaks when it is to end.
-    fn told(&mut self, told: Told) -> Result<std::ops::ControlFlow<()>, Error> {
+    fn hear(&mut self, news: News) -> Result<std::ops::ControlFlow<()>, Error> {
+        let told = match news {
+            News::Asked(stream, question) => return self.asked(stream, question),
+            News::Told(told) => told,
+        };
         match told {
             Told::Attached { .. } => self.alone_since = None,
             Told::Orphaned => self.alone_since = Some(Instant::now()),
@@ -281,30 +255,31 @@ impl<'a> Agent<'a> {
             Told::Opened { stream, spec, .. } if spec.filter == script::filter() => drop(self.merging.insert(stream)),
             Told::Opened { stream, wave, sent, .. } => self.pass_over(stream, wave..sent)?,
             Told::Closed { stream } => drop(self.merging.remove(&stream)),
-            Told::Command { stream, payload, .. } => {
-                let question: Question =
-                    postcard::from_bytes(&payload).map_err(|_| Error::Malformed { what: "a question" })?;
-                let leaves = question.ask == Ask::Leave;
-                let value = match self.merging.contains(&stream) {
-                    // A result that can't be a value is missing, and the lead says so.
-                    true => Values.encode(&self.scripts.counted()).ok(),
-                    false => Some(self.piece(question.ask, question.room)?),
-                };
-                value.iter().for_each(|value| contribute(self.link, stream, question.wave, value));
-                if leaves {
-                    return Ok(std::ops::ControlFlow::Break(()));
-                }
-            }
             _ => {}
         }
         Ok(std::ops::ControlFlow::Continue(()))
+    }
+
+    fn asked(
+        &mut self,
+        stream: u32,
+        Question { wave, room, ask }: Question,
+    ) -> Result<std::ops::ControlFlow<()>, Error> {
+        let leaves = ask == Ask::Leave;
+        let value = match self.merging.contains(&stream) {
+            // A result that can't be a value is missing, and the lead says so.
+            true => Values.encode(&self.scripts.counted()).ok(),
+            false => Some(self.piece(ask, room)?),
+        };
+        value.iter().for_each(|value| contribute(self.inbox.link, stream, wave, value));
+        Ok(if leaves { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) })
     }
 
     /// Questions that were asked before this agent came, or while it had lost the lead: nobody is to wait for its answers.
     /// Each wave of a stream has one.
     fn pass_over(&self, stream: u32, waves: Range<u64>) -> Result<(), Error> {
         let nothing = value_of(&NOTHING, self.index)?;
-        waves.for_each(|wave| contribute(self.link, stream, wave, &nothing));
+        waves.for_each(|wave| contribute(self.inbox.link, stream, wave, &nothing));
         Ok(())
     }
 
@@ -316,7 +291,7 @@ impl<'a> Agent<'a> {
             Ask::Values => Ok(Say::Values(self.scripts.counted())),
             Ask::Undo { seccomp_ok } => self.undo(seccomp_ok),
             Ask::Machine => self.machine(),
-            Ask::Files { insert } => self.files(insert.as_deref()),
+            Ask::Files { options } => self.files(options.as_deref()),
             Ask::Symbols(of) => {
                 let names = of.get(&(self.index as u32)).map(Vec::as_slice).unwrap_or_default();
                 Ok(Say::Symbols(self.shelf.symbols(self.cache, names)))
@@ -387,18 +362,18 @@ impl<'a> Agent<'a> {
         self.ranks.as_mut().ok_or_else(|| ("no rank was found here".to_owned(), true))
     }
 
-    fn window(&mut self, command: &[u8]) -> Result<Say, Refused> {
+    fn window(&mut self, command: &Command) -> Result<Say, Refused> {
         let name = self.ticket.command.clone();
         let ranks = self.ranks()?;
-        let is = |wanted: fn(&Request) -> bool| {
-            postcard::from_bytes::<Command>(command).is_ok_and(|command| wanted(&command.request))
-        };
         // It is asked again and again while ranks come.
-        let gathers = gather_of(command).filter(|_| !ranks.gathers);
+        let gathers = match &command.request {
+            Request::Gather(options) if !ranks.gathers => Some(&**options),
+            _ => None,
+        };
         ranks.gathers |= gathers.is_some();
-        if let Some(options) = insert_of(command).or(gathers) {
+        if let Some(options) = command.request.inserts().or(gathers) {
             // Only those that are measured are changed.
-            let job = trimtab_measure::chosen(&ranks.job, &options);
+            let job = trimtab_measure::chosen(&ranks.job, options);
             ranks.audit.end(&What::Restored);
             ranks.audit = Audit::of_job(&name, &job).map_err(|error| (one_line(&error), false))?;
             if !job.ranks.is_empty() {
@@ -407,12 +382,12 @@ impl<'a> Agent<'a> {
             }
         }
         let ranks = self.ranks()?;
-        let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
-        if is(|request| matches!(request, Request::Remove | Request::Abandon)) {
+        let answer = ranks.node.answer(command);
+        if matches!(command.request, Request::Remove | Request::Abandon) {
             ranks.audit.end(&What::Restored);
             self.held_lines.end();
         }
-        Ok(Say::Window(answer))
+        Ok(Say::Window(Box::new(answer)))
     }
 
     fn script(&mut self, command: &script::Command) -> Result<Say, Refused> {
@@ -464,15 +439,14 @@ impl<'a> Agent<'a> {
     }
 
     /// The files whose symbols a window will need, or a script.
-    fn files(&mut self, insert: Option<&[u8]>) -> Result<Say, Refused> {
-        let options = insert.and_then(insert_of);
+    fn files(&mut self, options: Option<&Options>) -> Result<Say, Refused> {
         self.ranks()?;
         let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
         // Ranks of one program have the same files, near enough: what is missing is read where the probes go in.
         let mut programs = BTreeSet::new();
         let is_new = |process: &&RankProcess| program_of(process.pid).is_none_or(|program| programs.insert(program));
         let processes = ranks.filter(is_new).map(|process| {
-            let chosen = options.as_ref().map(|options| wanted_files(process.pid, options));
+            let chosen = options.map(|options| wanted_files(process.pid, options));
             (process.pid, move |path: &str| chosen.as_ref().is_none_or(|chosen| chosen(path)))
         });
         Ok(Say::Files(self.shelf.files(self.cache, processes)))

@@ -12,6 +12,7 @@ use crate::script;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use trimtab_engine::{Present, PresentRank, UndoneRank};
+use trimtab_measure::{Command, Envelope, Options};
 use trimtab_neighbours::Counters;
 use trimtab_reduce::RankSet;
 
@@ -31,8 +32,8 @@ pub struct Question {
 pub enum Ask {
     /// Which ranks have you? [`Say::Here`]
     Who,
-    /// A command of a window, encoded by `trimtab_measure::wire`: [`Say::Window`].
-    Window(Vec<u8>),
+    /// A command of a window: [`Say::Window`].
+    Window(Box<Command>),
     /// A command about a script of probes: [`Say::Script`].
     Script(Box<script::Command>),
     /// The script's variables: on a stream that merges them, a value of that stream; else [`Say::Values`].
@@ -44,8 +45,8 @@ pub enum Ask {
     },
     /// Which files will you need the symbols of? [`Say::Files`]
     Files {
-        /// The command that will begin the window; none for a script, which may need all.
-        insert: Option<Vec<u8>>,
+        /// Those of the window that will begin; none for a script, which may need all.
+        options: Option<Box<Options>>,
     },
     /// The symbols of these files, by agent; the others have nothing to say. [`Say::Symbols`]
     Symbols(BTreeMap<u32, Vec<String>>),
@@ -78,8 +79,8 @@ pub struct Piece {
 pub enum Say {
     /// Its ranks.
     Here(Present),
-    /// An answer of the window's, encoded by `trimtab_measure::wire`.
-    Window(Vec<u8>),
+    /// An answer of the window's.
+    Window(Box<Envelope>),
     /// An answer about a script.
     Script(Box<script::Answer>),
     /// A script's variables, as the merging stream has them.

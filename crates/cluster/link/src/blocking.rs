@@ -103,11 +103,6 @@ impl Blocking {
         self.inbox.wait(time_max)
     }
 
-    /// True if something like this has happened and waits to be taken.
-    pub fn holds(&self, is_it: impl FnMut(&Told) -> bool) -> bool {
-        self.inbox.holds(is_it)
-    }
-
     /// How many things were dropped because nobody took them.
     pub fn dropped_count(&self) -> u64 {
         self.inbox.dropped_count()

@@ -170,11 +170,6 @@ impl Inbox {
         }
     }
 
-    /// True if something like this waits to be taken.
-    pub fn holds(&self, is_it: impl FnMut(&Told) -> bool) -> bool {
-        self.shared.lock().told.iter().any(is_it)
-    }
-
     /// How many wait to be taken.
     pub fn waiting_count(&self) -> usize {
         self.shared.lock().told.len()

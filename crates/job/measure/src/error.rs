@@ -138,15 +138,6 @@ pub enum Error {
         /// The kind of answer that came.
         what: &'static str,
     },
-    /// Bytes that are no message, or a message that has no bytes.
-    #[error("{what} can't be understood; do all nodes run the same version of trimtab?")]
-    Wire {
-        /// The kind that was expected.
-        what: &'static str,
-        /// Why not.
-        #[source]
-        source: postcard::Error,
-    },
 }
 
 fn newest_text(newest: Option<u64>) -> String {

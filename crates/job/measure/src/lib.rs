@@ -21,7 +21,7 @@ mod node;
 mod options;
 mod request;
 mod runs;
-pub mod wire;
+mod wire;
 
 pub use crew::{Crew, Here, Reply};
 pub use error::Error;

@@ -195,6 +195,14 @@ impl Request {
         }
     }
 
+    /// The options of what it puts in; `None`: it puts in nothing.
+    pub fn inserts(&self) -> Option<&Options> {
+        match self {
+            Request::Insert(options) | Request::InsertAnew(options) => Some(options),
+            _ => None,
+        }
+    }
+
     /// Answered at once, so that the time it takes is that of the way.
     pub fn is_quick(&self) -> bool {
         matches!(self, Request::Time | Request::Furthest | Request::CountFunction { .. })

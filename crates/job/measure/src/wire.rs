@@ -1,8 +1,7 @@
-//! Commands and answers as bytes, for a crew whose nodes are other processes.
+//! Answers as they go over whatever carries bytes, for a crew whose nodes are other processes.
 //!
-//! A transport needs two functions: [`command_bytes`] goes down to every node, which gives what comes to
-//! [`Node::answer`](crate::Node::answer) and sends its bytes up; [`Reply::from_bytes`](crate::Reply::from_bytes) reads
-//! those. An error becomes its text on the way: what the job does about it does not depend on more.
+//! A [`Command`] goes down to every node as it is. What comes up is an [`Envelope`], in which an error is its text: what
+//! the job does about it does not depend on more.
 //!
 //! Next: `crew` for who implements the transport's side.
 
@@ -14,11 +13,9 @@ use serde::{Deserialize, Serialize};
 use trimtab_os::ticks;
 use trimtab_window::Exchange;
 
-/// A node's answer with its name and time.
-#[derive(Debug, Serialize, Deserialize)]
+/// A node's answer with its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The node.
-    pub node: u32,
     /// Its clock when it had the answer.
     pub ticks: u64,
     /// Its answer.
@@ -52,49 +49,19 @@ pub enum FailedKind {
     Other,
 }
 
-/// A command as it goes to every node.
-pub fn command_bytes(command: &Command) -> Result<Vec<u8>, Error> {
-    postcard::to_allocvec(command).map_err(|source| Error::Wire { what: "a command", source })
-}
-
-/// An answer as it comes from a node.
-pub fn envelope_from(bytes: &[u8]) -> Result<Envelope, Error> {
-    postcard::from_bytes(bytes).map_err(|source| Error::Wire { what: "an answer", source })
-}
-
-/// An answer as it goes up.
-pub fn envelope_bytes(envelope: &Envelope) -> Result<Vec<u8>, Error> {
-    postcard::to_allocvec(envelope).map_err(|source| Error::Wire { what: "an answer", source })
-}
-
 impl Node<'_> {
-    /// Does what a command says; the answer as bytes, in which an error is an answer too.
-    ///
-    /// # Errors
-    /// Only if the answer has no bytes, which is a fault of this program.
-    pub fn answer(&mut self, command: &[u8]) -> Result<Vec<u8>, Error> {
-        let command = postcard::from_bytes::<Command>(command);
-        let result = command
-            .map_err(|source| Error::Wire { what: "a command", source })
-            .and_then(|command| self.handle(&command))
-            .map_err(|error| Failed::of(&error));
-        envelope_bytes(&Envelope { node: self.id(), ticks: ticks(), result })
+    /// Does what a command says; the answer as it goes up, in which an error is an answer too.
+    pub fn answer(&mut self, command: &Command) -> Envelope {
+        let result = self.handle(command).map_err(|error| Failed::of(&error));
+        Envelope { ticks: ticks(), result }
     }
 }
 
 impl Reply {
-    /// The reply that a node's bytes are; `sent_ticks` and `received_ticks` by the clock of this process.
-    ///
-    /// # Errors
-    /// [`Error::Wire`] for bytes that no node sends.
-    pub fn from_bytes(bytes: &[u8], sent_ticks: u64, received_ticks: u64) -> Result<Self, Error> {
-        Ok(Reply::of(envelope_from(bytes)?, sent_ticks, received_ticks))
-    }
-
-    /// The reply that an envelope holds.
-    pub fn of(envelope: Envelope, sent_ticks: u64, received_ticks: u64) -> Self {
+    /// The reply of a node that an envelope holds; `sent_ticks` and `received_ticks` by the clock of this process.
+    pub fn of(node: u32, envelope: Envelope, sent_ticks: u64, received_ticks: u64) -> Self {
         let exchange = Exchange { sent_ticks, node_ticks: envelope.ticks, received_ticks };
-        Reply { node: envelope.node, exchange, result: envelope.result.map_err(Failed::into_error) }
+        Reply { node, exchange, result: envelope.result.map_err(Failed::into_error) }
     }
 }
 

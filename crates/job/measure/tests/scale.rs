@@ -8,7 +8,7 @@ use std::time::Instant;
 use trimtab_measure::{
     Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Length, Looked, LoopSeen, Mark, OnceCall,
     Options, Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Sampled, Silent, WindowId,
-    measure_with, value_of, wire,
+    measure_with, value_of,
 };
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_types::context::Context;
@@ -305,7 +305,7 @@ impl Crew for Played {
     }
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
-        self.bytes_down += wire::command_bytes(command).expect("bytes").len();
+        self.bytes_down += postcard::to_stdvec(command).expect("bytes").len();
         match &command.request {
             Request::Number { offsets } => self.offsets.clone_from(offsets),
             Request::Arm { start, .. } => self.start = *start,
@@ -318,9 +318,10 @@ impl Crew for Played {
             let sent_ticks = ticks();
             let answer = self.answer(node, &command.request);
             let shown = self.clock(node).to_lead(ticks()).ticks;
-            let bytes = wire::envelope_bytes(&Envelope { node, ticks: shown, result: Ok(answer) }).expect("bytes");
+            let bytes = postcard::to_stdvec(&Envelope { ticks: shown, result: Ok(answer) }).expect("bytes");
             self.bytes_up += bytes.len();
-            replies.push(Reply::from_bytes(&bytes, sent_ticks, ticks()).expect("an answer"));
+            let envelope = postcard::from_bytes(&bytes).expect("an answer");
+            replies.push(Reply::of(node, envelope, sent_ticks, ticks()));
         }
         replies
     }

@@ -16,7 +16,7 @@ use trimtab_agent::exchange::Gather;
 use trimtab_agent::script::values::{Buckets, Counted, Digits, Single, Values, Variable};
 use trimtab_agent::script::{Answer, Command, Polled, Sent, SentValue, Start, Started};
 use trimtab_agent::talk::{Ask, Piece, Present, PresentRank, Question, Say, UndoneRank};
-use trimtab_measure::{Reply, WindowId};
+use trimtab_measure::{Envelope, Failed, FailedKind, Reply, WindowId};
 use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_types::Rank;
@@ -34,7 +34,7 @@ const KINDS: u8 = 4;
 impl Target for Talk {
     fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         let mut seeds = Vec::new();
-        for ask in asks()? {
+        for ask in asks() {
             seeds.push(tagged(QUESTION, &Question { wave: 7, room: 99, ask })?);
         }
         for say in says() {
@@ -83,7 +83,6 @@ fn again<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 /// An agent hears it: whether it could do it.
 fn asked(ask: &Ask) -> bool {
     match ask {
-        Ask::Window(command) => again::<trimtab_measure::Command>(command).is_some(),
         Ask::More { of, .. } => of.rank_count() == of.union(of).rank_count(),
         _ => true,
     }
@@ -92,7 +91,7 @@ fn asked(ask: &Ask) -> bool {
 /// The lead hears it.
 fn said(say: Say) -> bool {
     match say {
-        Say::Window(answer) => Reply::from_bytes(&answer, 1, 2).is_ok(),
+        Say::Window(envelope) => Reply::of(0, *envelope, 1, 2).result.is_ok(),
         Say::Values(variables) => merged(variables, Vec::new()),
         _ => true,
     }
@@ -133,7 +132,7 @@ fn gathered(waves: Vec<(u32, Vec<Piece>)>) -> bool {
     true
 }
 
-fn asks() -> Result<Vec<Ask>> {
+fn asks() -> Vec<Ask> {
     let start = Start {
         text: "entry f { n++ }".to_owned(),
         may_write: false,
@@ -143,14 +142,14 @@ fn asks() -> Result<Vec<Ask>> {
         size: 4,
     };
     let command = trimtab_measure::Command { window: WindowId(3), request: trimtab_measure::Request::Time };
-    Ok(vec![
+    vec![
         Ask::Who,
-        Ask::Window(postcard::to_stdvec(&command)?),
+        Ask::Window(Box::new(command)),
         Ask::Script(Box::new(Command::Start(start))),
         Ask::Script(Box::new(Command::Poll { bytes_max: 4096 })),
         Ask::More { from: 5, of: RankSet::range(Rank(1), Rank(6)).union(&RankSet::one(Rank(9))) },
         Ask::Leave,
-    ])
+    ]
 }
 
 fn says() -> Vec<Say> {
@@ -160,9 +159,10 @@ fn says() -> Vec<Say> {
     let polled = Polled { messages: vec![sent], has_more: true, is_stopped: false, has_new_handler: false, alive: 2 };
     let started = Started { ranks: vec![0, 1], functions: 1, ..Started::default() };
     let undone = UndoneRank { rank: 0, pid: 9, was_there: true, patches: 4, pause_us_max: 31.0, problem: None };
+    let failed = Failed { host: "h".to_owned(), text: "t".to_owned(), kind: FailedKind::Ended };
     vec![
         Say::Here(Present { host: "n1".to_owned(), key: "k".to_owned(), size: Some(4), ranks: vec![rank] }),
-        Say::Window(vec![1, 2, 1, 1, b'h', 1, b't', 0]),
+        Say::Window(Box::new(Envelope { ticks: 2, result: Err(failed) })),
         Say::Script(Box::new(Answer::Started(started))),
         Say::Script(Box::new(Answer::Polled(polled))),
         Say::Values(variables()),

@@ -14,6 +14,7 @@ pub(crate) use shelf::Shelf;
 use crate::error::Error;
 use crate::talk::{Ask, FileState, Say, Symbols, SymbolsPiece};
 use std::collections::BTreeMap;
+use trimtab_measure::Options;
 use trimtab_overlay::facts::{self, Facts};
 use trimtab_reduce::RankSet;
 use trimtab_types::{BuildId, Rank};
@@ -30,10 +31,10 @@ pub(crate) trait AskAll {
     fn ask_all(&mut self, ask: Ask) -> Result<BTreeMap<usize, Say>, Error>;
 }
 
-/// Has the agents read each file once that they will need for a window, whose command `insert` is, or for a script; how
-/// many files' symbols went to others.
-pub(crate) fn share(agents: &mut impl AskAll, insert: Option<Vec<u8>>, piece_bytes: usize) -> Result<usize, Error> {
-    let said = agents.ask_all(Ask::Files { insert })?;
+/// Has the agents read each file once that they will need for a window with these options, or for a script; how many
+/// files' symbols went to others.
+pub(crate) fn share(agents: &mut impl AskAll, options: Option<&Options>, piece_bytes: usize) -> Result<usize, Error> {
+    let said = agents.ask_all(Ask::Files { options: options.cloned().map(Box::new) })?;
     let states = said.iter().filter_map(|(index, say)| match say {
         Say::Files(states) => Some((Rank(*index as u32), &states[..])),
         _ => None,

@@ -33,11 +33,11 @@ fn ask(link: &Blocking, stream: u32, wave: u64, ask: Ask) {
 }
 
 /// The results of so many waves, as the lead gets them while the agent does what it is told.
-fn results(link: &Blocking, own: &Blocking, agent: &mut Agent<'_>, count: usize) -> Vec<WaveResult> {
+fn results(link: &Blocking, agent: &mut Agent<'_>, count: usize) -> Vec<WaveResult> {
     let (mut results, until) = (Vec::new(), Instant::now() + IN_TIME);
     while results.len() < count && Instant::now() < until {
-        if let Some(told) = own.wait(Duration::from_millis(5)) {
-            assert!(agent.told(told).expect("it is understood").is_continue());
+        if let Some(news) = agent.inbox.next(Duration::from_millis(5)).expect("it is understood") {
+            assert!(agent.hear(news).expect("it is done").is_continue());
         }
         if let Some(Told::Result(result)) = link.wait(Duration::from_millis(5)) {
             results.push(*result);
@@ -76,12 +76,13 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
 
     let cache = ImageCache::in_memory();
     let own = join(&ticket, &secret, 0).expect("it joins");
-    let mut agent = Agent::new(&ticket, 0, (&own, &|| false), &cache, begin_looking(&ticket.whose));
-    let passed = pieces(&results(&link, &own, &mut agent, 3));
+    let inbox = Inbox::of(&own);
+    let mut agent = Agent::new(&ticket, 0, (&inbox, &|| false), &cache, begin_looking(&ticket.whose));
+    let passed = pieces(&results(&link, &mut agent, 3));
     assert_eq!(passed, [(0, NOTHING), (1, NOTHING), (2, NOTHING)]);
 
     ask(&link, stream, 3, Ask::Undo { seccomp_ok: false });
-    let answered = pieces(&results(&link, &own, &mut agent, 1));
+    let answered = pieces(&results(&link, &mut agent, 1));
     let [(3, piece)] = answered.as_slice() else { panic!("{answered:?}") };
     let say: Say = postcard::from_bytes(&piece.bytes).expect("an answer");
     assert!(matches!(say, Say::No { .. }), "there is no process to undo anything in: {say:?}");
@@ -112,11 +113,12 @@ fn who_is_asked_to_end_with_its_job_answers_until_the_lead_needs_nothing_more() 
         let agent = scope.spawn(|| {
             let cache = ImageCache::in_memory();
             let own = join(&ticket, &secret, 0).expect("it joins");
-            let mut agent = Agent::new(&ticket, 0, (&own, &|| true), &cache, begin_looking(&ticket.whose));
+            let inbox = Inbox::of(&own);
+            let mut agent = Agent::new(&ticket, 0, (&inbox, &|| true), &cache, begin_looking(&ticket.whose));
             agent.ranks = Some(ended());
             while agent.alone_since.is_some() {
-                let told = own.wait(IN_TIME).expect("it joins");
-                assert!(agent.told(told).expect("it is understood").is_continue());
+                let news = agent.inbox.next(IN_TIME).expect("it is understood").expect("it joins");
+                assert!(agent.hear(news).expect("it is done").is_continue());
             }
             agent.attend(&AtomicBool::new(true))
         });
@@ -135,4 +137,32 @@ fn who_is_asked_to_end_with_its_job_answers_until_the_lead_needs_nothing_more() 
         }
         agent.join().expect("no panic").expect("it has understood");
     });
+}
+
+/// An agent at work hears that nobody waits for it, and finds all it was asked in order afterwards.
+#[test]
+fn who_looks_whether_anybody_still_waits_loses_no_question() {
+    let secret = JobSecret::new().expect("a secret");
+    let (link, ticket) = lead(&secret);
+    let own = join(&ticket, &secret, 0).expect("it joins");
+    let filter = FilterSpec::Concat(VALUE_BYTES_MAX as u32);
+    while link.handle().members().rank_count() == 0 {
+        let _told = link.wait(LOOK);
+    }
+    let spec =
+        StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
+    let stream = link.handle().open(spec).expect("a stream");
+    let of_window = |request| Ask::Window(Box::new(Command { window: trimtab_measure::WindowId(1), request }));
+    let asked = [Ask::Who, of_window(Request::Time), of_window(Request::Abandon), Ask::Machine];
+    let inbox = Inbox::of(&own);
+    assert!(!inbox.gives_up());
+    asked.iter().enumerate().for_each(|(wave, question)| ask(&link, stream, wave as u64, question.clone()));
+    let until = Instant::now() + IN_TIME;
+    while !inbox.gives_up() {
+        assert!(Instant::now() < until, "the lead has abandoned the window");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let news = std::iter::from_fn(|| inbox.next(IN_TIME).expect("it is understood"));
+    let question = |news| if let News::Asked(_, question) = news { Some(question.ask) } else { None };
+    assert_eq!(news.filter_map(question).take(asked.len()).collect::<Vec<Ask>>(), asked);
 }

@@ -118,10 +118,7 @@ impl<'a> Muster<'a> {
 
     /// Inserts on all nodes and learns of which program.
     pub(crate) fn insert(&mut self, request: Request, clock: &Clock) -> Result<Facts, Error> {
-        let ranks = match &request {
-            Request::Insert(options) | Request::InsertAnew(options) => options.ranks.to_string(),
-            _ => String::new(),
-        };
+        let ranks = request.inserts().map(|options| options.ranks.to_string()).unwrap_or_default();
         let answers = self.ask(request, |answer| match answer {
             Answer::Inserted(inserted) => Some(inserted),
             _ => None,
@@ -452,8 +449,8 @@ mod tests {
                     Request::Time => Answer::Time { ticks_per_second: per_second() },
                     _ => Answer::Furthest(7),
                 };
-                let envelope = Envelope { node, ticks: ticks() + AHEAD_TICKS, result: Ok(answer) };
-                Reply::of(envelope, sent_ticks, ticks())
+                let envelope = Envelope { ticks: ticks() + AHEAD_TICKS, result: Ok(answer) };
+                Reply::of(node, envelope, sent_ticks, ticks())
             };
             self.nodes().into_iter().map(answer).collect()
         }

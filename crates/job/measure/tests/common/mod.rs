@@ -5,10 +5,12 @@
 //!
 //! Next: `crew.rs` for the tests.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trimtab_measure::{Answer, Command, Crew, Length, Mark, Node, Options, Reply, Request, has_static_mpi, wire};
+use trimtab_measure::{Answer, Command, Crew, Length, Mark, Node, Options, Reply, Request, has_static_mpi};
 use trimtab_mpi::Group;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
@@ -122,6 +124,12 @@ impl<'c> Wires<'c> {
     }
 }
 
+/// A message that went as bytes, and how many.
+fn carried<T: Serialize + DeserializeOwned>(message: &T) -> (T, usize) {
+    let bytes = postcard::to_stdvec(message).expect("a message has bytes");
+    (postcard::from_bytes(&bytes).expect("the message that was written"), bytes.len())
+}
+
 impl Crew for Wires<'_> {
     fn nodes(&self) -> Vec<u32> {
         self.nodes.iter().map(Node::id).collect()
@@ -140,11 +148,10 @@ impl Crew for Wires<'_> {
             if index == last {
                 self.other_clock.distort_request(node.id(), &mut command.request);
             }
-            let down = wire::command_bytes(&command).expect("a command has bytes");
-            let up = node.answer(&down).expect("an answer has bytes");
-            let mut envelope = wire::envelope_from(&up).expect("the answer that was written");
+            let down = carried(&command).0;
+            let (mut envelope, byte_count) = carried(&node.answer(&down));
             if let Ok(answer) = &mut envelope.result {
-                self.answers.push((answer.clone(), up.len()));
+                self.answers.push((answer.clone(), byte_count));
                 if index == last {
                     self.other_clock.distort_answer(answer);
                 }
@@ -152,8 +159,7 @@ impl Crew for Wires<'_> {
             if index == last {
                 envelope.ticks = self.other_clock.shown.to_lead(envelope.ticks).ticks;
             }
-            let up = wire::envelope_bytes(&envelope).expect("an answer has bytes");
-            replies.push(Reply::from_bytes(&up, sent_ticks, ticks()).expect("the answer that was written"));
+            replies.push(Reply::of(node.id(), envelope, sent_ticks, ticks()));
         }
         replies
     }
