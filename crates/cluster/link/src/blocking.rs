@@ -4,10 +4,11 @@
 
 use crate::address::Address;
 use crate::error::LinkError;
-use crate::handle::{Handle, Owner};
+use crate::handle::Handle;
 use crate::inbox::{Inbox, inbox};
 use crate::listener::Listener;
 use crate::node::{Config, Node};
+use crate::owner::Owner;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;

@@ -7,15 +7,14 @@
 
 use crate::address::Contact;
 use crate::error::{LinkError, Trouble};
-use crate::greet::Greeted;
-use crate::handle::{Hand, Owner};
 use crate::limits::{DIALING_FRAMES_MAX, GREETING_COUNT_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
-use crate::link::{Connection, Link};
+use crate::link::Link;
+use crate::owner::{Hand, Owner};
 use crate::queue::{feed, put_first};
 use rustls::pki_types::CertificateDer;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
@@ -229,10 +228,14 @@ impl Core {
         waited
     }
 
-    /// Takes in a connection whose other end is known, and starts its task.
-    pub(crate) fn adopt(&mut self, shared: &Arc<Shared>, greeted: Greeted) -> Result<(), LinkError> {
-        let Greeted { peer, stream, rest, unsaid } = greeted;
-        let now_us = shared.now_us();
+    /// Takes in a connection whose other end is known: its serial, and the decoder of what comes after `rest`.
+    pub(crate) fn enter(
+        &mut self,
+        now_us: u64,
+        peer: NodeId,
+        certificate: Option<CertificateDer<'static>>,
+        (unsaid, rest): (Vec<u8>, &[u8]),
+    ) -> Result<(u32, Decoder), LinkError> {
         if self.is_stopped {
             return Err(LinkError::Closed);
         }
@@ -244,17 +247,14 @@ impl Core {
         }
         self.next_serial = self.next_serial.wrapping_add(1);
         let serial = self.next_serial;
-        let certificate = stream.certificate().map(|own| own.clone().into_owned());
         self.links.insert(peer, Box::new(Link::new(serial, now_us, certificate, unsaid)));
         let mut decoder = Decoder::default();
-        if let Err(why) = self.begin(now_us, (peer, serial), &mut decoder, &rest) {
+        if let Err(why) = self.begin(now_us, (peer, serial), &mut decoder, rest) {
             self.lost(now_us, peer, &why);
             return Err(why);
         }
-        let shared = shared.clone();
-        tokio::spawn(Connection { shared, peer, serial, stream, decoder, unsent: (Vec::new(), 0) });
         self.wake_driver();
-        Ok(())
+        Ok((serial, decoder))
     }
 
     /// Queues the frames that waited for a connection, and handles those that came with its hello.

@@ -4,6 +4,7 @@
 //!
 //! Next: `core` for what happens, `greet` for the beginning of a connection.
 
+use crate::connection::adopt;
 use crate::core::Shared;
 use crate::error::LinkError;
 use crate::greet::Identity;
@@ -101,7 +102,7 @@ async fn dial(shared: Arc<Shared>, identity: Arc<Identity>, peer: NodeId) {
         None => Err(LinkError::Closed),
     };
     let mut core = shared.lock();
-    if let Err(why) = greeted.and_then(|greeted| core.adopt(&shared, greeted)) {
+    if let Err(why) = greeted.and_then(|greeted| adopt(&mut core, &shared, greeted)) {
         core.dial_failed(shared.now_us(), peer, &why);
     }
 }
@@ -111,7 +112,7 @@ async fn answer(shared: Arc<Shared>, identity: Arc<Identity>, number: u64, socke
     let greeted = in_time(GREETING_TIME_MAX, Box::pin(identity.answer(socket))).await;
     let mut core = shared.lock();
     core.has_greeted(number);
-    if let Err(why) = greeted.and_then(|greeted| core.adopt(&shared, greeted)) {
+    if let Err(why) = greeted.and_then(|greeted| adopt(&mut core, &shared, greeted)) {
         core.trouble(name, &why);
     }
 }

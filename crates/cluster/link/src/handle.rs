@@ -1,85 +1,14 @@
-//! The requests that a node's owner may make, from inside when it is told something, and from outside at any time.
+//! The requests that a node's owner may make from outside at any time.
 //!
-//! Next: `inbox` for an owner that keeps its messages.
+//! Next: `owner` for those made while it is told something; `inbox` for an owner that keeps its messages.
 
 use crate::core::Shared;
 use crate::error::Trouble;
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
-use std::task::Waker;
 use trimtab_overlay::node::Counts;
-use trimtab_overlay::{Action, Busy, Node, NodeId, StreamSpec, Told};
+use trimtab_overlay::{Action, Busy, Node, NodeId, StreamSpec};
 use trimtab_reduce::{RankSet, Values};
-
-/// The program a node belongs to. It is called under the node's lock, so it must be quick and not wait.
-pub trait Owner: Send {
-    /// Something has happened; `hand` is for what follows from it.
-    fn told(&mut self, told: Told, hand: &mut Hand<'_>);
-
-    /// True if it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
-    /// than a log holds, and no more waves begin. It is asked after it was told something, and at least every beat.
-    /// An owner that passes on to an inbox passes this and [`Owner::wake_when_taken`] on too.
-    fn is_behind(&self) -> bool {
-        false
-    }
-
-    /// Wakes the tree once this is no longer behind, which it just was; one that doesn't is asked at the next beat.
-    fn wake_when_taken(&self, _tree: &Waker) {}
-}
-
-impl<F: FnMut(Told, &mut Hand<'_>) + Send> Owner for F {
-    fn told(&mut self, told: Told, hand: &mut Hand<'_>) {
-        self(told, hand);
-    }
-}
-
-/// The node, while its owner is being told something.
-pub struct Hand<'a> {
-    node: &'a mut Node,
-    now_us: u64,
-    actions: &'a mut Vec<Action>,
-    /// Contributions were made of which nothing has followed yet.
-    pub(crate) has_put: bool,
-}
-
-impl<'a> Hand<'a> {
-    pub(crate) fn new(node: &'a mut Node, now_us: u64, actions: &'a mut Vec<Action>) -> Self {
-        Hand { node, now_us, actions, has_put: false }
-    }
-
-    /// Contributes this node's value to a wave. Many contributions at once cost little more than one: they go on their
-    /// way together.
-    ///
-    /// # Errors
-    /// As [`Handle::contribute`].
-    pub fn contribute(&mut self, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
-        self.contribute_many(stream, wave, Values::from_iter([value]))
-    }
-
-    /// Contributes this node's values to waves that follow each other, from this one on: all of them, but for those of
-    /// waves that are over, or none.
-    ///
-    /// # Errors
-    /// As [`Handle::contribute`], for the first wave or value that is not taken.
-    pub fn contribute_many(&mut self, stream: u32, wave: u64, values: Values) -> Result<(), Busy> {
-        self.node.put(self.now_us, stream, wave, values)?;
-        self.has_put = true;
-        Ok(())
-    }
-
-    /// Sends a payload to the leaves of a stream with these ranks; at the root only.
-    ///
-    /// # Errors
-    /// As [`Handle::multicast`].
-    pub fn multicast(&mut self, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<(), Busy> {
-        self.node.multicast_into(self.now_us, stream, to, payload, self.actions)
-    }
-
-    /// The machine itself, to look at.
-    pub fn node(&self) -> &Node {
-        self.node
-    }
-}
 
 /// A running node, from any thread.
 #[derive(Clone)]

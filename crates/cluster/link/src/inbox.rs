@@ -6,8 +6,8 @@
 //!
 //! Next: `handle` for other owners.
 
-use crate::handle::{Hand, Owner};
 use crate::limits::{INBOX_BEHIND_COUNT, INBOX_COUNT_MAX};
+use crate::owner::{Hand, Owner};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};

@@ -18,6 +18,7 @@
 
 pub mod address;
 pub mod blocking;
+mod connection;
 mod core;
 pub mod credentials;
 mod driver;
@@ -29,6 +30,7 @@ pub mod limits;
 mod link;
 mod listener;
 pub mod node;
+pub mod owner;
 mod queue;
 pub mod secret;
 mod socket;
@@ -36,8 +38,9 @@ mod socket;
 pub use address::{Address, BadAddress, Contact};
 pub use credentials::Credentials;
 pub use error::{LinkError, Trouble};
-pub use handle::{Hand, Handle, Owner};
+pub use handle::Handle;
 pub use inbox::{Inbox, inbox};
 pub use listener::Listener;
 pub use node::{Config, Node, incarnation_now};
+pub use owner::{Hand, Owner};
 pub use secret::JobSecret;

@@ -1,31 +1,12 @@
-//! One established connection: the task that reads and writes it, and the node's record of it.
+//! The node's record of a connection: the frames that wait for it, and how its task is woken.
 //!
-//! The task reads all that has come, gives its frames to the node, and then writes all that waits, so that one write
-//! carries many frames. A connection that takes no more keeps its batch here, and the frames behind it stay in the queue,
-//! which is bounded.
-//!
-//! Next: `core`, which owns the records; `queue` for what is written; `socket` for how.
+//! Next: `core`, which owns the records; `connection` for the task; `queue` for what is written.
 
-use crate::core::Shared;
 use crate::error::LinkError;
-use crate::limits::BATCH_BYTES;
-use crate::queue::{Queue, feed};
-use crate::socket::Stream;
+use crate::queue::Queue;
 use rustls::pki_types::CertificateDer;
-use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use trimtab_overlay::{Frame, NodeId};
-use trimtab_wire::Decoder;
-
-thread_local! {
-    /// The batch that is being written, for all connections of the thread.
-    static BATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// Frames between their bytes and the machine, for all connections of the thread.
-    static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
-}
+use std::task::Waker;
+use trimtab_overlay::Frame;
 
 /// The node's record of a connection to a parent, a child, or a node that may become one.
 pub(crate) struct Link {
@@ -76,102 +57,5 @@ impl Link {
     /// Wakes the task.
     pub(crate) fn wake(&self) {
         self.task.iter().for_each(Waker::wake_by_ref);
-    }
-}
-
-/// The task of a connection.
-pub(crate) struct Connection {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) peer: NodeId,
-    pub(crate) serial: u32,
-    pub(crate) stream: Stream,
-    pub(crate) decoder: Decoder,
-    /// A batch that the connection didn't take whole, and how much of it was taken.
-    pub(crate) unsent: (Vec<u8>, usize),
-}
-
-impl Future for Connection {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if !self.shared.lock().link_runs(self.peer, self.serial, context.waker()) {
-            // The node has closed it. The other end is told, if that is possible at once.
-            let _told = self.stream.poll_shutdown(context);
-            return Poll::Ready(());
-        }
-        match self.turn(context) {
-            Ok(()) => Poll::Pending,
-            Err(why) => {
-                let _told = self.stream.poll_shutdown(context);
-                let now_us = self.shared.now_us();
-                self.shared.lock().ended(now_us, self.peer, self.serial, &why);
-                Poll::Ready(())
-            }
-        }
-    }
-}
-
-impl Connection {
-    fn turn(&mut self, context: &mut Context<'_>) -> Result<(), LinkError> {
-        let is_more = self.read(context)?;
-        self.write(context)?;
-        if is_more {
-            // The other tasks have their turn before.
-            context.waker().wake_by_ref();
-        }
-        Ok(())
-    }
-
-    /// Reads until nothing is left, or a batch has come; true if there may be more.
-    fn read(&mut self, context: &mut Context<'_>) -> Result<bool, LinkError> {
-        let mut byte_count = 0;
-        while byte_count < BATCH_BYTES {
-            let mut frames = FRAMES.take();
-            let decoder = &mut self.decoder;
-            let taken = self.stream.poll_take(context, |bytes| (bytes.len(), feed(decoder, bytes, &mut frames)));
-            let Poll::Ready(taken) = taken else { return Ok(false) };
-            let (count, fed) = taken?;
-            if count == 0 {
-                return Err(LinkError::Closed);
-            }
-            // Frames before the first bad one count, as if that had come later.
-            self.shared.lock().frames_came(self.shared.now_us(), self.peer, self.serial, &mut frames)?;
-            FRAMES.set(frames);
-            fed?;
-            byte_count += count;
-        }
-        Ok(true)
-    }
-
-    /// Writes all that waits, as far as the connection takes it.
-    fn write(&mut self, context: &mut Context<'_>) -> Result<(), LinkError> {
-        BATCH.with_borrow_mut(|batch| {
-            loop {
-                if self.poll_unsent(context)?.is_pending() || self.stream.poll_flush(context)?.is_pending() {
-                    return Ok(());
-                }
-                batch.clear();
-                batch.shrink_to(4 * BATCH_BYTES);
-                if !self.shared.lock().take_batch(self.peer, self.serial, batch)? {
-                    return Ok(());
-                }
-                if let Poll::Ready(count) = self.stream.poll_write(context, batch)? {
-                    if count < batch.len() {
-                        self.unsent = (batch.split_off(count), 0);
-                    }
-                } else {
-                    self.unsent = (std::mem::take(batch), 0);
-                }
-            }
-        })
-    }
-
-    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
-        let (bytes, at) = &mut self.unsent;
-        while *at < bytes.len() {
-            *at += std::task::ready!(self.stream.poll_write(context, &bytes[*at..]))?;
-        }
-        self.unsent = (Vec::new(), 0);
-        Poll::Ready(Ok(()))
     }
 }

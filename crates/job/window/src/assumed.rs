@@ -8,9 +8,11 @@
 //!
 //! Next: `explain`, which asks here after what it can tell by itself.
 
-use crate::assemble::WindowInput;
+use crate::computation::{
+    Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, asleep, computation_s, is_displaced, slept_s,
+};
 use crate::crowd;
-use crate::explain::{Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, asleep, computation_s, is_displaced, slept_s};
+use crate::input::WindowInput;
 use trimtab_types::report::{Assumption, NodeShare, RankTotal, RelativeRank};
 
 /// The counter that tells work from speed.

@@ -2,10 +2,9 @@
 //!
 //! Next: `assemble`, which takes samples of one clock.
 
-use crate::assemble::RankSample;
 use crate::clock::Relation;
 use crate::event::CallEvent;
-use crate::regions::TeamSample;
+use crate::input::{RankSample, TeamSample};
 use crate::verify::MarkTimes;
 
 /// 0 stands for a moment that was not seen.
@@ -74,8 +73,8 @@ impl MarkTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::{FunctionSample, IterationMark, ThreadSample};
     use crate::clock::Reading;
+    use crate::input::{FunctionSample, IterationMark, ThreadSample};
 
     #[test]
     fn moments_are_moved_and_durations_scaled() {

@@ -2,7 +2,7 @@
 //!
 //! Next: `headline`, which says them; `explain`, for which own ranks are nobody else.
 
-use crate::remarks::name_ranks;
+use crate::words::name_ranks;
 use trimtab_types::report::{NodeShare, Oversubscription, RankTotal, Report};
 
 /// Threads that had this part of the processors they wanted hardly waited for any.

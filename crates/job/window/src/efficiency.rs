@@ -7,11 +7,13 @@
 //!
 //! Next: `assemble`, which puts them into the report; `waits` for the waits.
 
-use crate::assemble::WindowInput;
+use crate::computation::{extremes, is_displaced, waited_share};
 use crate::crowd;
-use crate::explain::{extremes, is_displaced, is_significant, waited_share};
-use crate::remarks::{is_glimpse, name_ranks};
+use crate::explain::is_significant;
+use crate::input::WindowInput;
+use crate::remarks::is_glimpse;
 use crate::waits::Waits;
+use crate::words::name_ranks;
 use std::collections::BTreeMap;
 use trimtab_types::report::{Efficiencies, RankTotal, Window};
 

@@ -5,11 +5,11 @@
 //!
 //! Next: `trimtab-report`, which prints them above the tables.
 
+use crate::computation::{MUCH_SLEEP, asleep, computation_s, extremes, is_displaced, slept_s, stopped_s};
 use crate::crowd;
-use crate::explain::{
-    BALANCED_RATIO_MAX, MUCH_SLEEP, asleep, computation_s, extremes, is_displaced, is_significant, slept_s, stopped_s,
-};
-use crate::remarks::{COST_FRACTION_WARN, is_brief, is_glimpse, is_short, name_ranks};
+use crate::explain::{BALANCED_RATIO_MAX, is_significant};
+use crate::remarks::{COST_FRACTION_WARN, is_brief, is_glimpse, is_short};
+use crate::words::{duration, name_ranks};
 use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
 /// Share of time in communication from which every rank is said to be bound by it.
@@ -220,13 +220,4 @@ fn pace(report: &Report) -> Option<String> {
         (None, _) => String::new(),
     };
     Some(format!("An iteration takes {}{spread} ({rate:.3} per second).", duration(time.mean)))
-}
-
-/// Three digits with a fitting unit.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        _ if seconds >= 1.0 => format!("{seconds:.2} s"),
-        _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
-        _ => format!("{:.2} us", seconds * 1e6),
-    }
 }

@@ -6,7 +6,7 @@
 //!
 //! Next: `assemble`, which makes the report of what is left.
 
-use crate::assemble::{FunctionInfo, FunctionSample, RankSample};
+use crate::input::{FunctionInfo, FunctionSample, RankSample};
 use std::collections::BTreeSet;
 use trimtab_types::report::LoopPlace;
 
@@ -117,7 +117,7 @@ fn remark(iterations: u64, seconds: f64, names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::{IterationMark, LinkSample, ThreadSample};
+    use crate::input::{IterationMark, LinkSample, ThreadSample};
 
     fn rank(rank: u32, marks: &[u64], last_ticks: u64, last_call: u64) -> RankSample {
         let mark = |ticks: &u64| IterationMark { ticks: *ticks, comm_ticks: 7 + ticks / 10 };

@@ -23,6 +23,7 @@ mod assemble;
 mod assumed;
 mod clock;
 mod compare;
+mod computation;
 mod convert;
 mod counters;
 mod crowd;
@@ -34,6 +35,7 @@ mod explain;
 pub mod formulas;
 mod headline;
 mod in_common;
+mod input;
 mod level;
 mod nest;
 mod order;
@@ -46,12 +48,10 @@ pub mod statistics;
 mod verify;
 mod waits;
 mod word;
+mod words;
 
 pub use align::{Alignment, Certainty, RankStream, align};
-pub use assemble::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
-    Usage, WindowFacts, WindowInput, assemble,
-};
+pub use assemble::assemble;
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
 pub use counters::{Borders, CounterLook, CounterNote, CounterReadings, Moment as NoteMoment, RawCount, count};
@@ -59,15 +59,17 @@ pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};
 pub use headline::headline;
+pub use input::{
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, NamedPath, PathSample, RankSample,
+    RegionSample, SizeSample, TeamSample, ThreadSample, UnixTime, Untimed, Usage, WindowFacts, WindowInput,
+};
 pub use nest::{
     Binary, Bursts, Counted, FunctionId, FunctionLoop, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop,
     Origin, PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
-pub use paths::{NamedPath, PathSample, PathWait, SizeSample};
 pub use patience::Patience;
-pub use regions::{RegionSample, TeamSample};
-pub use remarks::name_ranks;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
-pub use waits::{RankCalls, RankWaits, SAME_CLOCK_NS, WaitKind, WaitSum, Waits, waits};
+pub use waits::{PathWait, RankCalls, RankWaits, SAME_CLOCK_NS, WaitKind, WaitSum, Waits, waits};
 pub use word::word_marks;
+pub use words::name_ranks;

@@ -6,67 +6,10 @@
 //!
 //! Next: `waits`, which knows how long calls waited; `assemble` for the functions' own numbers.
 
-use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use crate::input::{FunctionSample, NamedPath, PathSample, RankSample, SizeSample, WindowInput};
 use crate::waits::told;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use trimtab_types::report::{CallFrame, FunctionTotal, PathTotal, SizeClass};
-
-/// The calls of one function by one path, on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathSample {
-    /// Position in `WindowInput::functions`.
-    pub function: usize,
-    /// The path, as a hash that is the same on all ranks.
-    pub path: u64,
-    /// Outermost calls that began in the window.
-    pub calls: u64,
-    /// Time inside, clipped to the window.
-    pub ticks: u64,
-    /// Payload.
-    pub bytes: u64,
-}
-
-/// The calls of one function whose payload lies between two sizes, on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SizeSample {
-    /// Position in `WindowInput::functions`.
-    pub function: usize,
-    /// 0: calls without payload; n: from 2 to the power n - 1 to below the next.
-    pub class: u32,
-    /// True for the last class, which has no upper end.
-    pub is_last: bool,
-    /// Calls.
-    pub calls: u64,
-    /// Their payload.
-    pub bytes: u64,
-}
-
-/// A path as people read it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedPath {
-    /// As [`PathSample::path`].
-    pub path: u64,
-    /// Its calls, innermost first.
-    pub frames: Vec<CallFrame>,
-    /// It goes on, but that was not known yet when the calls were made.
-    pub is_cut: bool,
-}
-
-/// How long calls of one function by one path waited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathWait {
-    /// Number of the function.
-    pub function: u32,
-    /// As [`PathSample::path`].
-    pub path: u64,
-    /// Calls that were matched with their partners.
-    pub calls: u64,
-    /// Time waited in them, summed over ranks.
-    pub ticks: u64,
-    /// It may be this much more or less because clocks differ.
-    pub error_ticks: u64,
-}
+use trimtab_types::report::{FunctionTotal, PathTotal, SizeClass};
 
 /// One rank's part of a row.
 #[derive(Clone, Copy, Default)]

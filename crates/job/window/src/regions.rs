@@ -7,8 +7,7 @@
 //!
 //! Next: `efficiency` for the factors of ranks alone; `trimtab-stub`'s `teams`, which counts.
 
-use crate::assemble::{RankSample, WindowInput};
-use serde::{Deserialize, Serialize};
+use crate::input::{RankSample, RegionSample, TeamSample, WindowInput};
 use std::collections::BTreeMap;
 use trimtab_types::report::{CallFrame, Efficiencies, HybridEfficiencies, Omp, ParallelRegion, RankTotal};
 
@@ -20,64 +19,6 @@ const UNSEEN_SHARE_MAX: f64 = 0.01;
 const THREADS_MAX: u64 = 256;
 /// Name of the group.
 const GROUP: &str = "omp";
-
-/// The threads of one rank in parallel regions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TeamSample {
-    /// One for each function that is a region, or that began regions of which no more was seen.
-    pub regions: Vec<RegionSample>,
-    /// Time in regions of which it was not seen what threads did.
-    pub unseen_ticks: u64,
-    /// Regions that began while another thread had one run.
-    pub mixed: u64,
-    /// Regions inside of regions.
-    pub nested: u64,
-    /// Regions, their functions or waits that were left by an exception.
-    pub lost: u64,
-    /// Barriers of threads that were not seen to enter a region.
-    pub stray: u64,
-    /// Threads that took part in regions.
-    pub threads_met: u64,
-    /// All regions were begun by the thread that calls MPI.
-    pub is_of_main: bool,
-}
-
-/// The regions of one function on one rank. Times are in ticks; those of threads are sums over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegionSample {
-    /// Position in `WindowInput::functions`.
-    pub function: usize,
-    /// From where it was begun, as `NamedPath::path`.
-    pub path: u64,
-    /// Regions.
-    pub passes: u64,
-    /// Time until all threads were done.
-    pub ticks: u64,
-    /// The same times the threads of each.
-    pub thread_ticks: u64,
-    /// Of each, the longest time of a thread outside of waits, times the threads.
-    pub longest_ticks: u64,
-    /// Time outside of waits.
-    pub busy: u64,
-    /// Of that, in MPI.
-    pub comm: u64,
-    /// Of that, of the thread that began the region.
-    pub comm_of_master: u64,
-    /// Time in barriers.
-    pub barrier: u64,
-    /// Time until locks were free.
-    pub lock: u64,
-    /// Time until tasks were done.
-    pub task: u64,
-    /// Threads of the smallest team; 0: none was seen.
-    pub threads_min: u64,
-    /// Threads of the largest team.
-    pub threads_max: u64,
-    /// Of all regions together, the longest time of a thread outside of waits.
-    pub own_busy_max: u64,
-    /// Threads with such a time.
-    pub own_threads: u32,
-}
 
 /// The parallel regions of a window; `None`: they were not measured.
 pub(crate) fn omp(

@@ -2,8 +2,8 @@
 //!
 //! Next: `assemble`, which prints these after what made a window invalid.
 
-use crate::assemble::{RankSample, WindowInput};
-use crate::headline::duration;
+use crate::input::{RankSample, WindowInput, out_reason};
+use crate::words::{duration, name_ranks};
 use trimtab_types::report::{Cost, Window};
 
 /// Share of the window the measurement may cost before the report warns.
@@ -97,7 +97,7 @@ fn untimed(input: &WindowInput) -> Vec<String> {
 /// Functions that were not counted to the end, so that nobody takes their calls for all, or silence for zero.
 fn taken_out(input: &WindowInput) -> Vec<String> {
     let out = |(number, info): (usize, &crate::FunctionInfo)| {
-        let reason = crate::assemble::out_reason(input, number)?;
+        let reason = out_reason(input, number)?;
         Some(format!("{}: {reason}", info.name))
     };
     input.functions.iter().enumerate().filter_map(out).collect()
@@ -159,40 +159,4 @@ fn too_short(window: &Window) -> Option<String> {
             duration(window.duration_s)
         )
     })
-}
-
-/// "rank 3", "ranks 0-2, 5".
-pub fn name_ranks(ranks: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*rank) => *last = *rank,
-            _ => runs.push((*rank, *rank)),
-        }
-    }
-    let text = |(from, to): &(u32, u32)| match to - from {
-        0 => from.to_string(),
-        1 => format!("{from}, {to}"),
-        _ => format!("{from}-{to}"),
-    };
-    let plural = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{plural} {}", runs.iter().map(text).collect::<Vec<_>>().join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_by_name() {
-        let cases: [(&str, &[u32], &str); 4] = [
-            ("one", &[3], "rank 3"),
-            ("two", &[3, 4], "ranks 3, 4"),
-            ("run", &[0, 1, 2, 5], "ranks 0-2, 5"),
-            ("apart", &[0, 2], "ranks 0, 2"),
-        ];
-        for (name, ranks, expected) in cases {
-            assert_eq!(name_ranks(ranks), expected, "{name}");
-        }
-    }
 }

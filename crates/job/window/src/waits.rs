@@ -17,9 +17,7 @@
 //!
 //! Next: `assemble`, which names the functions.
 
-use crate::assemble::FunctionInfo;
 use crate::event::CallEvent;
-use crate::paths::PathWait;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitState};
 
@@ -99,6 +97,21 @@ pub struct Waits {
     pub paths: Vec<PathWait>,
 }
 
+/// How long calls of one function by one path waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathWait {
+    /// Number of the function.
+    pub function: u32,
+    /// As [`crate::PathSample::path`].
+    pub path: u64,
+    /// Calls that were matched with their partners.
+    pub calls: u64,
+    /// Time waited in them, summed over ranks.
+    pub ticks: u64,
+    /// It may be this much more or less because clocks differ.
+    pub error_ticks: u64,
+}
+
 /// Where a rank's time went in the iterations that all ranks still knew, as far as its main thread's calls tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankWaits {
@@ -120,11 +133,11 @@ impl Waits {
         self.paths.iter().find(|wait| (wait.function, wait.path) == (function, path))
     }
 
-    /// As a reader is told, the longest first; a function is told by its place among `functions`.
-    pub(crate) fn states(&self, functions: &[FunctionInfo], seconds: impl Fn(u64) -> f64) -> Vec<WaitState> {
+    /// As a reader is told, the longest first; `name` is that of a function by its number.
+    pub(crate) fn states(&self, name: impl Fn(u32) -> String, seconds: impl Fn(u64) -> f64) -> Vec<WaitState> {
         let state = |sum: &WaitSum| WaitState {
             state: sum.kind.name().to_owned(),
-            function: functions.get(sum.function as usize).map_or_else(String::new, |info| info.name.clone()),
+            function: name(sum.function),
             iterations: self.iterations,
             calls: sum.calls,
             time_s: told(sum.ticks, sum.error_ticks).map(&seconds),
@@ -464,7 +477,7 @@ mod tests {
         for (name, enters, same_clock_ticks, expected) in rows {
             let calls = [0, 1].map(|at| rank(at, 0, vec![call(BARRIER, enters[at as usize], 200, -1)]));
             let found = waits(&calls, true, same_clock_ticks);
-            let states = found.states(&[], |ticks| ticks as f64);
+            let states = found.states(|_| String::new(), |ticks| ticks as f64);
             let state = states.first().expect("a state");
             assert_eq!(state.time_s, expected.map(|ticks| ticks as f64), "{name}: {state:?}");
             assert_eq!(state.late_ranks.is_empty(), expected.is_none(), "{name}: {state:?}");
@@ -475,7 +488,7 @@ mod tests {
         let found = waits(&[early, late], true, 50);
         let wait = sum(&found, WaitKind::LateSender).expect("matched");
         assert_eq!((wait.ticks, wait.error_ticks), (0, 0), "the message was there");
-        let state = &found.states(&[], |ticks| ticks as f64)[0];
+        let state = &found.states(|_| String::new(), |ticks| ticks as f64)[0];
         assert_eq!((state.time_s, state.error_s), (Some(0.0), 0.0));
     }
 

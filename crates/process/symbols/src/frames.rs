@@ -9,13 +9,13 @@
 
 use crate::elf::{Elf, Mapped};
 use crate::lsda::{self, CallSite};
+use crate::parts::{Frame, FrameKind, Unwind};
 use crate::{Error, Function, Image, Machine};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, Encoding, EndianSlice, LittleEndian, Operation, Pointer,
 };
 use gimli::{RegisterRule, UnwindContext, UnwindExpression, UnwindSection};
 use object::elf;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 use trimtab_types::FileAddr;
@@ -25,40 +25,6 @@ use trimtab_types::FileAddr;
 const CIE_BYTES_MAX: usize = 1024;
 /// Call sites and rule rows collected for one function at most.
 const FACTS_MAX: usize = 1 << 20;
-
-/// One entry (FDE) of the unwind table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frame {
-    /// The first address it covers.
-    pub addr: FileAddr,
-    /// Bytes it covers.
-    pub size: u64,
-    /// The kind of frame by its first rule, at its first address.
-    pub kind: FrameKind,
-    /// Where the entry lies in the section, in bytes.
-    pub(crate) entry_offset: u32,
-}
-
-/// The kind of frame by the rule at the first address of an unwind entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FrameKind {
-    /// The stack is as just after a call: the beginning of a function. (GCC's cold parts without any frame look the
-    /// same; only a jump from their function tells.)
-    Entry,
-    /// The stack is in use: a part of a function that lies elsewhere, or a procedure linkage table.
-    Part,
-    /// Code to which signal handlers return.
-    Signal,
-}
-
-/// Where the unwind table lies, and its index.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Unwind {
-    pub addr: u64,
-    pub offset: u64,
-    pub size: u64,
-    pub frames: Vec<Frame>,
-}
 
 /// The unwind entry that covers an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

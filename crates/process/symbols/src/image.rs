@@ -6,8 +6,10 @@
 //!
 //! Next: `parse` for how it is read from a file, [`crate::frames`] for the unwind table.
 
-use crate::frames::{Frame, Unwind};
-use crate::linkage::{Slot, SlotTarget, Stub};
+use crate::parts::{
+    ADDRESS_NAME, DataObject, Frame, Function, Protection, Segment, Slot, SlotTarget, Stub, ThreadLocal, TlsSegment,
+    Unwind,
+};
 use crate::spelling::Spelling;
 use crate::{Machine, glob};
 use serde::{Deserialize, Serialize};
@@ -79,103 +81,6 @@ pub enum ImageKind {
     /// A library (or the loader itself, or the kernel's vDSO).
     #[default]
     SharedLibrary,
-}
-
-/// One mapped part (`PT_LOAD`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
-    /// Where it begins in the file, in bytes.
-    pub file_offset: u64,
-    /// Where it begins in memory, before relocation.
-    pub addr: FileAddr,
-    /// Bytes that come from the file.
-    pub file_size: u64,
-    /// Bytes in memory; those beyond `file_size` are zero.
-    pub mem_size: u64,
-    /// May be executed.
-    pub executable: bool,
-    /// May be written.
-    pub writable: bool,
-}
-
-/// A function, or a fragment of one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Function {
-    /// Its first instruction; for an IFUNC, of the resolver.
-    pub addr: FileAddr,
-    /// Bytes of code from `addr`; 0 only where neither symbol, frame nor neighbour tells.
-    pub size: u64,
-    /// All names at this address, global ones first; empty when only `.eh_frame` knows it. A name that is not the
-    /// default version of its symbol carries its version (`memcpy@GLIBC_2.2.5`).
-    pub names: Vec<String>,
-    /// The best source that knows it.
-    pub source: Source,
-    /// Its address is a resolver that returns the real function.
-    pub is_ifunc: bool,
-    /// Other modules can call it by name.
-    pub exported: bool,
-}
-
-/// Where a function was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Source {
-    /// Only an unwind entry starts there.
-    #[default]
-    EhFrame,
-    /// The dynamic symbol table.
-    Dynsym,
-    /// The full symbol table, of the file or of its debug data.
-    Symtab,
-}
-
-/// Named data.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DataObject {
-    /// Its first byte.
-    pub addr: FileAddr,
-    /// Bytes.
-    pub size: u64,
-    /// All names at this address, global ones first.
-    pub names: Vec<String>,
-    /// Other modules can use it by name. (A program at fixed addresses may hold its own copy of a library's object,
-    /// exported by it under the same name; then that copy is the one in use.)
-    pub exported: bool,
-}
-
-/// Named thread-local data.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadLocal {
-    /// Bytes from the beginning of the file's thread-local data.
-    pub offset: u64,
-    /// Bytes.
-    pub size: u64,
-    /// All names at this offset, global ones first.
-    pub names: Vec<String>,
-    /// Other modules can use it by name.
-    pub exported: bool,
-}
-
-/// The template of thread-local data (`PT_TLS`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TlsSegment {
-    /// Where the initial values lie.
-    pub addr: FileAddr,
-    /// Bytes of initial values; those beyond are zero.
-    pub file_size: u64,
-    /// Bytes each thread has.
-    pub mem_size: u64,
-    /// Alignment in bytes, at least 1.
-    pub align: u64,
-}
-
-/// Control-flow protection the whole file was built for (x86's CET, from its property note). The kernel and loader
-/// switch a protection on only where every file of a process has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Protection {
-    /// Every indirect branch lands on a mark (`endbr64`).
-    pub branch_marks: bool,
-    /// Return addresses may be checked against a shadow stack.
-    pub shadow_stack: bool,
 }
 
 impl Image {
@@ -347,30 +252,6 @@ impl Image {
     }
 }
 
-impl Segment {
-    /// True if `addr` lies in this segment's memory.
-    pub fn contains(&self, addr: FileAddr) -> bool {
-        addr.0.checked_sub(self.addr.0).is_some_and(|inside| inside < self.mem_size)
-    }
-}
-
-impl Function {
-    /// The first address after its code.
-    pub fn end(&self) -> FileAddr {
-        FileAddr(self.addr.0.saturating_add(self.size))
-    }
-
-    /// Its first name; where it has none, one made of its address in the file, as `fn_0x1139`.
-    pub fn name(&self) -> String {
-        self.names.first().cloned().unwrap_or_else(|| self.address_name())
-    }
-
-    /// A name that it has in any case, by which [`Image::function_named`] finds it: its address in the file.
-    pub fn address_name(&self) -> String {
-        format!("{ADDRESS_NAME}{:#x}", self.addr.0)
-    }
-}
-
 /// Hashes of base names with positions (function, alias), sorted; made at the first look-up. To sort the names themselves
 /// takes as long as all that is done with them afterwards. Equal to every other: it follows from the functions.
 #[derive(Clone, Debug, Default)]
@@ -402,9 +283,6 @@ impl PartialEq for NameIndex {
         true
     }
 }
-
-/// Names made of an address begin with this.
-const ADDRESS_NAME: &str = "fn_";
 
 /// The address in a name made of one.
 fn address_name(name: &str) -> Option<FileAddr> {

@@ -42,6 +42,7 @@ mod merge;
 mod minidebug;
 mod notes;
 mod parse;
+mod parts;
 mod restartable;
 mod settle;
 mod spelling;
@@ -54,17 +55,20 @@ pub use demangle::{demangle, demangle_name};
 pub use error::Error;
 pub use frame_table::{BaseAt, FrameEntry, FrameRow, FrameTableBytes, KeptAt, write_frames};
 pub use frames::{
-    CallerRules, CfaRow, FdeInfo, Frame, FrameBase, FrameKind, KEPT_REGISTERS, Kept, UnwindFacts, caller_rules, fde_at,
-    unwind_facts, unwind_facts_of,
+    CallerRules, CfaRow, FdeInfo, FrameBase, KEPT_REGISTERS, Kept, UnwindFacts, caller_rules, fde_at, unwind_facts,
+    unwind_facts_of,
 };
 pub use glob::matches as glob_matches;
-pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
+pub use image::{Image, ImageKind};
 pub use imports::{exports_one_of, imported_names, is_of_go, relocates_text};
-pub use linkage::{Slot, SlotTarget, Stub};
 pub use loaded::loaded_file;
 pub use lsda::CallSite;
 pub use machine::Machine;
 pub use mapped::{MappedModule, ReadMemory};
 pub use notes::gnu_build_id_of;
+pub use parts::{
+    DataObject, Frame, FrameKind, Function, Protection, Segment, Slot, SlotTarget, Source, Stub, ThreadLocal,
+    TlsSegment,
+};
 pub use restartable::{RestartableSequence, restartable_sequences};
 pub use spelling::is_spelled;

@@ -10,12 +10,12 @@
 
 use crate::dynamic::Dynamic;
 use crate::elf::{ENDIAN, Elf, Mapped};
-use crate::frames::{Frame, FrameKind};
+use crate::machine::Relocation;
+use crate::parts::{Frame, FrameKind, Slot, SlotTarget, Stub};
 use crate::{Machine, symtab};
 use object::LittleEndian;
 use object::elf::Rela64;
 use object::pod;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::FileAddr;
 
@@ -27,46 +27,6 @@ const NAMES_TO_FILE_MAX: usize = 2;
 const STUB_ALIGNMENT_BYTES: u64 = 16;
 /// From one stub to the next where nothing but the jump is in them.
 const PACKED_STUB_BYTES: u64 = 8;
-
-/// Eight bytes of memory that hold the address of code once the loader, or a static program's start, has run.
-///
-/// With lazy binding an import's slot holds the address of its stub's second half until the first call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
-    /// Where the slot lies.
-    pub addr: FileAddr,
-    /// The function or data whose address it holds.
-    pub target: SlotTarget,
-}
-
-/// The function or data whose address a slot holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SlotTarget {
-    /// The loader's choice under this name, here or in another file (function or, rarely, data).
-    Import(String),
-    /// The choice of the resolver (IFUNC) at this address.
-    Resolved(FileAddr),
-}
-
-/// Code that does nothing but jump to where a slot points.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stub {
-    /// Its first instruction, which may be a landing mark (`endbr64`).
-    pub addr: FileAddr,
-    /// Bytes from one stub to the next.
-    pub size: u64,
-    /// The slot it jumps through.
-    pub slot: FileAddr,
-}
-
-/// The effect of a relocation on a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relocation {
-    /// Stores the address of a symbol.
-    Import,
-    /// Calls the resolver at the addend and stores what it returns.
-    Resolve,
-}
 
 /// All slots by ascending address.
 pub(crate) fn slots(elf: &Elf, dynamic: &Dynamic, problems: &mut Vec<String>) -> Vec<Slot> {

@@ -2,7 +2,6 @@
 //!
 //! Next: `frames`, which asks.
 
-use crate::linkage::Relocation;
 use gimli::{Register, X86_64};
 use object::elf;
 use serde::{Deserialize, Serialize};
@@ -85,4 +84,13 @@ impl Machine {
             Machine::Other(_) => None,
         }
     }
+}
+
+/// The effect of a relocation on a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relocation {
+    /// Stores the address of a symbol.
+    Import,
+    /// Calls the resolver at the addend and stores what it returns.
+    Resolve,
 }

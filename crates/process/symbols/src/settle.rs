@@ -6,7 +6,7 @@
 //!
 //! Next: `symtab` and [`crate::frames`], where claims come from.
 
-use crate::frames::{Frame, FrameKind};
+use crate::parts::{Frame, FrameKind};
 use crate::symtab::{Claim, ClaimKind};
 use crate::{DataObject, Function, Segment, Source, ThreadLocal};
 use std::borrow::Cow;

@@ -17,41 +17,46 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Its owner may run it and nobody may write it.
 const PROGRAM_MODE: u32 = 0o500;
 
-/// The program's file in the cache; see [`Package::program`].
-pub(crate) fn program(package: &Package, cache: &Path) -> Result<PathBuf, Error> {
-    let failed = |path: &Path, source| Error::File { path: path.to_path_buf(), what: "written", source };
-    let folder = cache.join(&package.manifest.sha256);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| failed(&folder, source))?;
-    let metadata = folder.symlink_metadata().map_err(|source| failed(&folder, source))?;
-    if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let why = std::io::Error::other("others may write there");
-        return Err(failed(&folder, why));
-    }
-    // The manifest's name is a file name, whatever it was given.
-    let name = Path::new(&package.manifest.name).file_name().unwrap_or("program".as_ref());
-    let path = folder.join(name);
-    if is_whole(&path, &package.manifest.sha256) {
-        // The program runs as it was packed, but a package that was changed does not run, whatever an earlier one left
-        // here.
-        return package.extract(&mut std::io::sink()).map(|()| path).map_err(|error| match error {
-            Filling::Ours(error) => error,
-            Filling::Io(source) => failed(&package.path, source),
-        });
-    }
-    let unfinished = folder.join(own_name());
-    let file = OpenOptions::new().write(true).create_new(true).mode(PROGRAM_MODE).open(&unfinished);
-    let mut file = file.map_err(|source| failed(&unfinished, source))?;
-    let done = package.extract(&mut file).and_then(|()| Ok(file.sync_all()?));
-    drop(file);
-    let done = done.and_then(|()| Ok(put(&unfinished, &path, &package.manifest.sha256)?));
-    done.map_err(|error| {
-        let _unfinished = std::fs::remove_file(&unfinished);
-        match error {
-            Filling::Ours(error) => error,
-            Filling::Io(source) => failed(&path, source),
+impl Package {
+    /// A file that holds the program, checked now, in `cache` (a folder, made if it isn't there).
+    ///
+    /// # Errors
+    /// [`Error::Tampered`] if the program is not the one that was packed; a cache that can't be used.
+    pub fn program(&self, cache: &Path) -> Result<PathBuf, Error> {
+        let failed = |path: &Path, source| Error::File { path: path.to_path_buf(), what: "written", source };
+        let folder = cache.join(&self.manifest.sha256);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| failed(&folder, source))?;
+        let metadata = folder.symlink_metadata().map_err(|source| failed(&folder, source))?;
+        if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+            let why = std::io::Error::other("others may write there");
+            return Err(failed(&folder, why));
         }
-    })?;
-    Ok(path)
+        // The manifest's name is a file name, whatever it was given.
+        let name = Path::new(&self.manifest.name).file_name().unwrap_or("program".as_ref());
+        let path = folder.join(name);
+        if is_whole(&path, &self.manifest.sha256) {
+            // The program runs as it was packed, but a package that was changed does not run, whatever an earlier one left
+            // here.
+            return self.extract(&mut std::io::sink()).map(|()| path).map_err(|error| match error {
+                Filling::Ours(error) => error,
+                Filling::Io(source) => failed(&self.path, source),
+            });
+        }
+        let unfinished = folder.join(own_name());
+        let file = OpenOptions::new().write(true).create_new(true).mode(PROGRAM_MODE).open(&unfinished);
+        let mut file = file.map_err(|source| failed(&unfinished, source))?;
+        let done = self.extract(&mut file).and_then(|()| Ok(file.sync_all()?));
+        drop(file);
+        let done = done.and_then(|()| Ok(put(&unfinished, &path, &self.manifest.sha256)?));
+        done.map_err(|error| {
+            let _unfinished = std::fs::remove_file(&unfinished);
+            match error {
+                Filling::Ours(error) => error,
+                Filling::Io(source) => failed(&path, source),
+            }
+        })?;
+        Ok(path)
+    }
 }
 
 /// A name that nobody else writes under: nodes share folders, and process ids are the same on all of them.

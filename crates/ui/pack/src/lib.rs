@@ -146,14 +146,6 @@ impl Package {
         Ok(Some(Package { path: path.to_path_buf(), file, program_at, program_bytes, manifest }))
     }
 
-    /// A file that holds the program, checked now, in `cache` (a folder, made if it isn't there).
-    ///
-    /// # Errors
-    /// [`Error::Tampered`] if the program is not the one that was packed; a cache that can't be used.
-    pub fn program(&self, cache: &Path) -> Result<PathBuf, Error> {
-        cache::program(self, cache)
-    }
-
     /// The program in a file that exists in memory only, checked, for where there is no folder to put it into. It stays
     /// open in what is executed.
     ///

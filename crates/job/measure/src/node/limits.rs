@@ -239,7 +239,7 @@ impl Team {
 
     fn why_stopped(&self, member: &Member, function: u32) -> String {
         let (rank, name) =
-            (member.process.rank, super::selection::readable(&self.selection.functions[function as usize].name));
+            (member.process.rank, super::naming::readable(&self.selection.functions[function as usize].name));
         let limit = member.inserted.view().limit(u64::from(function));
         if limit.stopped_by.load(Relaxed) == stopped_by::CALLS {
             return format!(
@@ -256,7 +256,7 @@ impl Team {
 
     fn why(&self, member: &Member, cost: Cost, has_many: bool) -> String {
         let (rank, name) =
-            (member.process.rank, super::selection::readable(&self.selection.functions[cost.function as usize].name));
+            (member.process.rank, super::naming::readable(&self.selection.functions[cost.function as usize].name));
         match self.limits.hits_max.filter(|_| has_many) {
             Some(hits) => format!("rank {rank} had called {name} {} times, more than {hits}", cost.hits),
             None => format!(

@@ -3,8 +3,8 @@
 //! Next: `job::agreement` for what becomes of them, `passes` for how what counts was passed.
 
 use super::how_far;
+use super::naming::readable;
 use super::observe::{self, Sites, Stream, Turns, calls, snapshot};
-use super::selection::readable;
 use super::team::{Member, Team};
 use super::{Wanted, Window, header};
 use crate::error::Error;

@@ -6,7 +6,7 @@
 //! Next: `selection`, which takes them in; `trimtab-x86`'s `loops`, which finds and numbers them.
 
 use super::lines::Lines;
-use super::selection::{matching, no_such_function, readable};
+use super::naming::{matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, dotted};
 use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules, each_of};

@@ -21,6 +21,7 @@ mod limits;
 mod lines;
 mod looks;
 mod loops;
+mod naming;
 mod nest;
 mod observe;
 mod owners;

@@ -4,8 +4,9 @@
 
 use super::call_paths::CallPaths;
 use super::looks::ANY_SITE;
+use super::naming::readable;
 use super::owners::{is_binding_in_source, is_interpreter};
-use super::selection::{LOOP_GROUP, readable};
+use super::selection::LOOP_GROUP;
 use super::{Window, header};
 use crate::request::MarkerSite;
 use std::cell::OnceCell;

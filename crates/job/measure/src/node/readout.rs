@@ -4,8 +4,9 @@
 
 use super::Window;
 use super::limits::Out;
+use super::naming::readable;
 use super::observe::{main_slot, members};
-use super::selection::{GROUP_NAMES, readable};
+use super::selection::GROUP_NAMES;
 use super::team::{Member, Team};
 use crate::clock::Clock;
 use crate::options::Ended;

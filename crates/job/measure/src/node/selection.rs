@@ -8,6 +8,7 @@
 
 use super::library::library_function;
 use super::loops;
+use super::naming::{is_of_address, matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, Mark, Options};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +32,6 @@ const COMM: u8 = 0;
 const USER: u8 = 4;
 /// Functions that mark iterations wherever a program has them (Fortran adds an underscore).
 const MARKER_NAMES: [&str; 2] = ["measuremark", "measuremark_"];
-/// Most functions one pattern may match.
-const PATTERN_MATCHES_MAX: usize = 10_000;
 
 /// The functions of one window, the same on every rank.
 #[derive(Clone, Debug, Default)]
@@ -361,34 +360,6 @@ fn imported_by_any(programs: &[&Modules], cache: &ImageCache) -> Option<BTreeSet
     imported.reduce(|one, other| one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())).flatten()
 }
 
-/// The functions that a pattern means: a plain name what the loader would find, any other one all that match.
-pub(super) fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<(&'m Module, &'m Function)> {
-    let is_glob = name.contains(['*', '?']);
-    if library.is_none() && (!is_glob || name.contains('(')) {
-        let found = modules.definitions(name);
-        if !found.is_empty() || !is_glob {
-            return found;
-        }
-    }
-    let in_library = |module: &&Module| library.is_none_or(|library| module.file_name().contains(library));
-    let of = |module: &'m Module| {
-        let found = module.loaded.image.functions_matching(name).into_iter().take(PATTERN_MATCHES_MAX);
-        found.map(move |function| (module, function))
-    };
-    modules.modules.iter().filter(in_library).flat_map(of).collect()
-}
-
-pub(super) fn no_such_function(modules: &Modules, pattern: &str) -> Error {
-    let (pattern, pid) = (pattern.to_string(), modules.pid);
-    if let Some(reason) = modules.why_names_mean_nothing() {
-        return Error::Refused { name: pattern, reason };
-    }
-    match modules.unreadable.first().cloned() {
-        Some((path, reason)) => Error::NotLookedAt { pattern, path, reason },
-        None => Error::NoSuchFunction { pattern, pid },
-    }
-}
-
 /// MPI functions that the program can call, by their C names: those its files import, under whichever language's name. Only
 /// these are patched: a library has hundreds, a program calls a dozen, and each patch is a moment of pause. `None`: the
 /// files do not say.
@@ -537,18 +508,6 @@ fn probe_kind(accounting: &Accounting) -> u8 {
         NeighborAlltoallv => kind::NEIGHBOURS_V,
         NeighborAlltoallw => kind::NEIGHBOURS_W,
     }
-}
-
-/// A C++ name as its author wrote it; other names as they are.
-pub(crate) fn readable(name: &str) -> String {
-    let mangled = name.starts_with("_Z");
-    let symbol = mangled.then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
-    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_string())
-}
-
-/// True if a function has no name but one made of its address in the file.
-fn is_of_address(name: &str) -> bool {
-    name.starts_with("fn_0x")
 }
 
 /// One line of `trimtab functions`.

@@ -21,6 +21,12 @@ const SUGGESTIONS_MAX: usize = 2000;
 const DATATYPE: &str = "MPI_Datatype";
 
 impl<'a> DebugFacts<'a> {
+    /// A struct by its number.
+    pub(crate) fn structure(&self, id: StructId) -> Option<Struct> {
+        let (at, type_id) = *self.structs.borrow().get(id.0 as usize)?;
+        structure(self, self.open(at)?, type_id)
+    }
+
     /// A type by its name, in the first module that has one.
     pub(crate) fn type_named(&self, name: &str) -> Option<Type> {
         self.all(None).find_map(|opened| {
@@ -144,7 +150,7 @@ fn array(element: Type, element_bytes: Option<u64>, dimensions: &[Dimension], is
 }
 
 /// A struct with its members; `None` if no unit of its module defines it.
-pub(super) fn structure<'a>(facts: &DebugFacts<'a>, opened: &Opened<'a>, id: TypeId) -> Option<Struct> {
+fn structure<'a>(facts: &DebugFacts<'a>, opened: &Opened<'a>, id: TypeId) -> Option<Struct> {
     let mut types = opened.types.borrow_mut();
     let id = opened.program.completed(id, &mut types).ok()?;
     let found = types.get(id)?;

@@ -22,7 +22,6 @@ mod tests;
 use std::cell::{OnceCell, RefCell};
 use trimtab_session::Module;
 pub(crate) use trimtab_session::{DebugFiles, DebugSections};
-use trimtab_snippet::types::{Struct, StructId};
 use trimtab_symbols::dwarf::{Program, TypeId, Types};
 use trimtab_types::{FileAddr, ProcAddr};
 
@@ -76,11 +75,5 @@ impl<'a> DebugFacts<'a> {
         let first = first.and_then(|address| self.modules.iter().position(|module| module.text.contains(&address.0)));
         let others = (0..self.modules.len()).filter(move |at| Some(*at) != first);
         first.into_iter().chain(others).filter_map(|at| self.open(at))
-    }
-
-    /// A struct by its number.
-    pub(crate) fn structure(&self, id: StructId) -> Option<Struct> {
-        let (at, type_id) = *self.structs.borrow().get(id.0 as usize)?;
-        kinds::structure(self, self.open(at)?, type_id)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Next: `variables`, which decided what each variable is for.
 
-use super::Lowered;
 use super::body::Lowering;
 use super::operand::{At, Operand, convert};
+use super::parts::Lowered;
 use super::variables::{Aggregation, RESERVED, Role, aggregation};
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Expression, Register, Statement, Unary, Width};

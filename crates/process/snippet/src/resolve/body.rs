@@ -2,9 +2,10 @@
 //!
 //! Next: `assign` for assignments, `loops` for bounds, `expressions` for values.
 
+use super::context::{OpenCalls, OpenKey, Resolver};
 use super::operand::{At, truth};
+use super::parts::Lowered;
 use super::places::{Here, Moment};
-use super::{Lowered, OpenCalls, OpenKey, Resolver};
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Area, Binary, Expression, Sent, Statement};
 use crate::syntax::{Expr, ExprKind, Name, Stmt, StmtKind};

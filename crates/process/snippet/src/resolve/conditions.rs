@@ -6,10 +6,11 @@
 //! Next: `body`, which makes bodies that somebody wrote.
 
 use super::body::Lowering;
+use super::context::{Made, OpenCalls, OpenKey, Resolver};
 use super::operand::{binary, unary};
+use super::parts::{Origin, Place};
 use super::places::{self, Here};
 use super::variables::Role;
-use super::{Made, OpenCalls, OpenKey, Origin, Place, Resolver};
 use crate::error::Span;
 use crate::facts::FunctionId;
 use crate::ir::{Area, Binary, Expression, OPEN_CALLS_MAX, Statement, Unary, When};

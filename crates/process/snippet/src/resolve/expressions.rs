@@ -2,9 +2,9 @@
 //!
 //! Next: `operand`, which reads and converts.
 
-use super::Lowered;
 use super::body::{Lowering, is_character};
 use super::operand::{At, Misfit, Operand, binary, convert, unary};
+use super::parts::Lowered;
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Binary, Expression, Unary};
 use crate::syntax::{BinaryOp, Expr, ExprKind, TypeName, UnaryOp};

@@ -3,8 +3,8 @@
 //!
 //! Next: `crate::cost`, which multiplies the bounds.
 
-use super::Lowered;
 use super::body::Lowering;
+use super::parts::Lowered;
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Expression, Statement};
 use crate::syntax::{BinaryOp, Expr, ExprKind, Name, Stmt, StmtKind};

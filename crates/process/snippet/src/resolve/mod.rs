@@ -10,44 +10,39 @@
 mod assign;
 mod body;
 mod conditions;
+mod context;
 mod expressions;
 mod loops;
 mod names;
 mod operand;
+mod parts;
 mod places;
+mod reading;
 mod sizes;
 mod variables;
 
 use crate::error::{Code, Problem, Refused, Span};
-use crate::facts::{Facts, FunctionId, SiteId};
+use crate::facts::Facts;
 use crate::ir::{self, Unit};
 use crate::syntax::{Condition, Expr, Script};
 use crate::{cost, parse};
 use body::Lowering;
 pub use body::{TEMPORARIES_MAX, TEXT_BYTES_MAX};
+pub use context::Permissions;
+use context::{Made, OpenCalls, OpenKey, Resolver};
+pub use parts::{AREA_BYTES_MAX, Origin, Place};
 use places::{Here, Spot};
 use std::collections::BTreeMap;
-use variables::Variables;
 pub use variables::{VARIABLES_MAX, words};
 
 /// Operations of one run of a body at most, as [`ir::Body::cost_max`] counts them; some ten microseconds.
 pub const COST_MAX: u64 = 10_000;
-/// Bytes of one thread's area at most, and of the process area.
-pub const AREA_BYTES_MAX: u32 = 256 * 1024;
+
 /// Spots of a probe at which types are found out first: mostly they are the same at the others, of which there may be
 /// ten thousand.
 const FIRST_SPOTS_MAX: usize = 16;
 /// A pattern that means more functions than this shares one table of open calls among them.
 const OWN_TABLES_MAX: usize = 16;
-
-/// The permissions of a script to do to the program more than look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
-    /// Assign to the program's variables and registers: `--allow-write`.
-    pub write: bool,
-    /// Call the program's functions: `--allow-call`.
-    pub call: bool,
-}
 
 /// A script, ready for the back end, with where its bodies go.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,36 +59,6 @@ pub struct Compiled {
     pub duration_us: Option<u64>,
     /// The variable that is nonzero once a `start` condition held; `None` if recording starts at once.
     pub recording: Option<usize>,
-}
-
-/// Where a body goes, or what calls it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// A function's entry.
-    Entry(FunctionId),
-    /// All exits of a function.
-    Exit(FunctionId),
-    /// An instruction.
-    Site(SiteId),
-    /// trimtab's clock, at the body's period.
-    Clock,
-    /// Nowhere: it runs once.
-    Once,
-}
-
-/// Why a body is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
-    /// Somebody wrote it: the probe that `ir::Body::probe` says.
-    Probe,
-    /// A `start` condition, looked at before other bodies; belongs to no probe.
-    Start,
-    /// A `stop` condition, looked at after other bodies; belongs to no probe.
-    Stop,
-    /// Remembers or forgets calls for the `elapsed` or `$unwound` of the probe that `ir::Body::probe` says.
-    OpenCalls,
-    /// Somebody wrote it, and asked for calls that were left without an exit: they are noticed here.
-    Left,
 }
 
 /// From text to bodies.
@@ -120,51 +85,7 @@ pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> 
     resolver.finish(bodies)
 }
 
-type Lowered<T> = Result<T, Problem>;
-
-/// A body with where it goes.
-struct Made {
-    origin: Origin,
-    probe: usize,
-    when: ir::When,
-    statements: Vec<ir::Statement>,
-    places: Vec<Place>,
-    span: Span,
-}
-
-/// Which table of open calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum OpenKey {
-    Function(FunctionId),
-    Probe(usize),
-}
-
-/// The functions whose calls a table of open calls holds.
-struct OpenCalls {
-    variable: usize,
-    probe: usize,
-    functions: Vec<FunctionId>,
-    /// The statements that run for each call that was left without an exit, by probe.
-    left: Vec<(usize, Vec<ir::Statement>)>,
-}
-
-struct Resolver<'a> {
-    script: &'a Script,
-    facts: &'a dyn Facts,
-    permissions: Permissions,
-    variables: Variables,
-    texts: Vec<String>,
-    open_calls: BTreeMap<OpenKey, OpenCalls>,
-    problems: Vec<Problem>,
-}
-
 impl<'a> Resolver<'a> {
-    fn new(script: &'a Script, facts: &'a dyn Facts, permissions: Permissions) -> Self {
-        let mut problems = Vec::new();
-        let variables = Variables::collect(script, &mut problems);
-        Resolver { script, facts, permissions, variables, texts: Vec::new(), open_calls: BTreeMap::new(), problems }
-    }
-
     /// Every probe's spots; a point that means nothing is a problem.
     fn spots(&mut self) -> Vec<Vec<Spot>> {
         let mut all = Vec::new();
@@ -311,14 +232,6 @@ impl<'a> Resolver<'a> {
         let recording = self.variables.implied("(recording)");
         Ok(Compiled { unit, places, origins, spans, duration_us: durations.min(), recording })
     }
-
-    fn text(&mut self, text: &str) -> usize {
-        let known = self.texts.iter().position(|known| known == text);
-        known.unwrap_or_else(|| {
-            self.texts.push(text.to_string());
-            self.texts.len() - 1
-        })
-    }
 }
 
 fn while_condition(condition: &Condition) -> Option<&Expr> {
@@ -331,11 +244,4 @@ fn while_condition(condition: &Condition) -> Option<&Expr> {
 fn too_costly(cost: u64, span: Span) -> Problem {
     let message = format!("one run of this body may take {cost} operations, at most {COST_MAX} are allowed");
     Problem::new(Code::Unbounded, span, message).help("lower the bounds of its loops, or look only at every n-th call")
-}
-
-impl Here {
-    /// A body that belongs to no place of its own.
-    fn nowhere() -> Here {
-        Here { moment: places::Moment::Nowhere, function: None, site: None, callee: None }
-    }
 }

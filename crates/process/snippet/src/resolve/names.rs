@@ -2,9 +2,9 @@
 //!
 //! Next: `crate::facts`, who is asked.
 
-use super::Lowered;
 use super::body::Lowering;
 use super::operand::{At, Operand, binary};
+use super::parts::Lowered;
 use super::places::Moment;
 use super::variables::RESERVED;
 use crate::error::{Code, Problem, Span};

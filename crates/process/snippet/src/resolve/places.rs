@@ -2,7 +2,7 @@
 //!
 //! Next: `names`, which says what can be seen at each.
 
-use super::{Lowered, Place};
+use super::parts::{Lowered, Place};
 use crate::error::{Code, Problem};
 use crate::facts::{Facts, FunctionId, SiteId};
 use crate::ir::When;
@@ -119,5 +119,12 @@ fn no_site(point: &Point, reason: String, facts: &dyn Facts) -> Problem {
     match function.filter(|function| facts.functions(function).is_empty()) {
         Some(function) => problem.near(&function.name, facts.function_names(&function.name)),
         None => problem,
+    }
+}
+
+impl Here {
+    /// A body that belongs to no place of its own.
+    pub fn nowhere() -> Here {
+        Here { moment: Moment::Nowhere, function: None, site: None, callee: None }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Next: `expressions`.
 
-use super::Lowered;
 use super::body::Lowering;
 use super::operand::{At, Operand, binary};
+use super::parts::Lowered;
 use crate::error::{Code, Problem, Span};
 use crate::facts::DatatypeSize;
 use crate::ir::{Binary, Expression, Width};

@@ -4,7 +4,7 @@
 //!
 //! Next: `assign`, which makes statements of the uses; `crate::values`, which reads the bytes.
 
-use super::{AREA_BYTES_MAX, Lowered};
+use super::parts::{AREA_BYTES_MAX, Lowered};
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Area, HISTOGRAM_WORDS, Kind, OPEN_CALLS_MAX, STACKS_WORDS, Variable, process_word, thread_word};
 use crate::syntax::{Expr, ExprKind, Name, Scope, Script, Stmt, StmtKind};

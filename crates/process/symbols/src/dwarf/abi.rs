@@ -4,8 +4,7 @@
 //!
 //! Next: `function`, which asks.
 
-use super::expression::Expression;
-use super::place::{Piece, Place};
+use super::expression::{Expression, Piece, Place};
 use super::types::{Encoding, MemberOffset, RecordKind, TypeId, TypeKind, Types};
 use crate::Machine;
 

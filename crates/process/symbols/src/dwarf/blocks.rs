@@ -4,12 +4,12 @@
 //!
 //! Next: `function` for what is known about a function, `lines` for source lines.
 
+use super::error::LookupError;
 use super::names::Chain;
+use super::program::{EntryId, Program, Spans};
 use super::units::{Die, Unit};
-use super::{EntryId, LookupError, Program};
 use gimli::DwTag;
 use std::ops::Range;
-use std::sync::OnceLock;
 use trimtab_types::FileAddr;
 
 /// Units whose ranges may begin before an address and still contain it; ranges of units hardly ever nest.
@@ -43,21 +43,6 @@ pub struct InlinedCall {
     pub ranges: Vec<Range<FileAddr>>,
     /// Where it is called.
     pub call: Option<SourcePlace>,
-}
-
-/// (first address, first one behind, entry or unit), by ascending address.
-type Spans = Vec<(u64, u64, u32)>;
-
-/// The blocks that were listed so far.
-pub(crate) struct Blocks {
-    units: OnceLock<Spans>,
-    functions: Vec<OnceLock<Spans>>,
-}
-
-impl Blocks {
-    pub fn new(units: usize) -> Self {
-        Blocks { units: OnceLock::new(), functions: (0..units).map(|_| OnceLock::new()).collect() }
-    }
 }
 
 impl<'a> Program<'a> {

@@ -6,7 +6,6 @@
 //!
 //! Next: `place` for what an expression is for.
 
-use super::place::{Piece, Place};
 use super::units::{Slice, Unit, Units};
 use gimli::{Operation, UnitOffset};
 use serde::{Deserialize, Serialize};
@@ -20,6 +19,36 @@ const OPERATIONS_MAX: usize = 1024;
 const PIECES_MAX: usize = 64;
 /// Expressions within expressions (what a register held at entry).
 const NESTING_MAX: usize = 2;
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// In memory, at the address this gives.
+    Memory(Expression),
+    /// In a register, by its DWARF number. Smaller values are in its low bits.
+    Register(u16),
+    /// Nowhere, but this gives it.
+    Value(Expression),
+    /// Nowhere, but these are its bytes.
+    Bytes(Vec<u8>),
+    /// In several places, from its first byte on.
+    Pieces(Vec<Piece>),
+    /// Nowhere: the compiler dropped it.
+    Gone,
+    /// In a place that can't be expressed here, with the reason.
+    Unsupported(String),
+}
+
+/// A part of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Piece {
+    /// Where it is; never in further pieces.
+    pub place: Place,
+    /// How long it is.
+    pub size_bits: u64,
+    /// Where it begins in that place.
+    pub offset_bits: u64,
+}
 
 /// A calculation on 64-bit numbers that wraps around.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

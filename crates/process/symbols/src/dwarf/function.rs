@@ -4,13 +4,13 @@
 
 use super::abi::{self, Argument, STACK_POINTER};
 use super::blocks::SourcePlace;
-use super::expression::{Expression, Reader};
-use super::names::{Chain, is_fortran};
-use super::place::Place;
+use super::error::LookupError;
+use super::expression::{Expression, Place, Reader};
+use super::names::Chain;
+use super::program::{EntryId, Program};
 use super::types::{TypeId, Types};
-use super::units::{Die, Unit};
+use super::units::{Die, Unit, is_fortran};
 use super::variable::{Parameter, Variable};
-use super::{EntryId, LookupError, Program};
 use crate::demangle::demangle;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

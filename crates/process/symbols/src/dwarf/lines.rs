@@ -6,19 +6,20 @@
 //! Next: `blocks`, which tells the functions and inlined copies apart that one line's code is in.
 
 use super::blocks::SourcePlace;
+use super::error::LookupError;
+use super::line_tables::{Files, FoundFile, Row, Table};
+use super::program::{EntryId, Program};
 use super::units::{Slice, Unit, Wrapped};
-use super::{EntryId, LookupError, Program};
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, FileEntry, IncompleteLineProgram, LittleEndian};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use trimtab_types::FileAddr;
 
 /// The longest header of a line table read, in bytes: the names of some ten thousand files.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
-/// Rows of one table at most.
-const ROWS_MAX: usize = 1 << 23;
+
 /// Tables may overlap in a hostile file; together they may be this many times the section's length.
 const TABLES_TO_SECTION_MAX: u64 = 4;
 /// Stretches of code of one line that are told apart at most.
@@ -50,49 +51,6 @@ pub struct LinePlace {
     pub function: Option<EntryId>,
     /// The copy of an inlined function around it, the innermost one.
     pub inlined: Option<EntryId>,
-}
-
-/// The tables that were read so far, by their offset, since units may share one.
-#[derive(Default)]
-pub(crate) struct Lines {
-    files: Mutex<HashMap<usize, Arc<Files>>>,
-    tables: Mutex<HashMap<usize, Arc<Table>>>,
-    bytes_read: Mutex<u64>,
-    /// The answers for each file asked for: every question about one of its lines begins with it.
-    by_name: Mutex<HashMap<String, FoundFile>>,
-    /// One unit for each table.
-    owners: OnceLock<Vec<(usize, usize)>>,
-}
-
-/// A file's full name, and the tables that have rows of it with its numbers in each.
-type FoundFile = Result<(String, Vec<(Arc<Table>, Vec<u16>)>), LookupError>;
-
-/// Full names of files by their number in one table.
-#[derive(Default)]
-struct Files {
-    names: Vec<String>,
-}
-
-/// One unit's rows.
-#[derive(Default)]
-struct Table {
-    rows: Vec<Row>,
-    /// By ascending first address.
-    sequences: Vec<Sequence>,
-}
-
-struct Row {
-    addr: u64,
-    line: u32,
-    column: u32,
-    file: u16,
-    is_statement: bool,
-    ends_prologue: bool,
-}
-
-struct Sequence {
-    addrs: Range<u64>,
-    rows: Range<usize>,
 }
 
 impl<'a> Program<'a> {
@@ -340,107 +298,6 @@ impl Lengths {
         let header_at = rest + if version >= 5 { 4 } else { 2 };
         let header = if is_long { long(header_at)? } else { word(header_at)?.into() };
         Some(Lengths { whole, header })
-    }
-}
-
-impl Files {
-    /// Full names that end with `wanted`, each with its numbers.
-    fn matching<'f>(&'f self, wanted: &str) -> BTreeMap<&'f str, Vec<u16>> {
-        let mut found: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
-        for (name, number) in self.names.iter().zip(0_u16..) {
-            let before = name.strip_suffix(wanted).filter(|_| !wanted.is_empty());
-            if before.is_some_and(|before| before.is_empty() || before.ends_with('/') || wanted.starts_with('/')) {
-                found.entry(name).or_default().push(number);
-            }
-        }
-        found
-    }
-}
-
-impl Table {
-    fn read(program: IncompleteLineProgram<Slice<'_>>, is_code: &dyn Fn(u64) -> bool) -> Table {
-        let mut table = Table::default();
-        let mut first = 0;
-        let mut rows = program.rows();
-        // The rows before a damaged one are sound.
-        while let Ok(Some((_, row))) = rows.next_row() {
-            if row.end_sequence() {
-                table.end_sequence(first, row.address(), is_code);
-                first = table.rows.len();
-                continue;
-            }
-            if table.rows.len() >= ROWS_MAX {
-                break;
-            }
-            let column = match row.column() {
-                gimli::ColumnType::LeftEdge => 0,
-                gimli::ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
-            };
-            table.rows.push(Row {
-                addr: row.address(),
-                line: row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0),
-                column,
-                file: u16::try_from(row.file_index()).unwrap_or(u16::MAX),
-                is_statement: row.is_stmt(),
-                ends_prologue: row.prologue_end(),
-            });
-        }
-        table.rows.truncate(first);
-        table.rows.shrink_to_fit();
-        table.sequences.sort_by_key(|sequence| sequence.addrs.start);
-        table
-    }
-
-    /// Keeps the rows since `first` as one sequence, unless the linker dropped its code.
-    fn end_sequence(&mut self, first: usize, end: u64, is_code: &dyn Fn(u64) -> bool) {
-        let rows = &mut self.rows[first..];
-        if !rows.is_sorted_by_key(|row| row.addr) {
-            rows.sort_by_key(|row| row.addr);
-        }
-        let start = rows.first().map_or(0, |row| row.addr);
-        if start > 1 && start < end && is_code(start) {
-            self.sequences.push(Sequence { addrs: start..end, rows: first..self.rows.len() });
-        } else {
-            self.rows.truncate(first);
-        }
-    }
-
-    /// Where stretches of a line's code begin, with their columns.
-    fn stretches(&self, line: u32, numbers: &[u16]) -> Vec<(u64, u32)> {
-        let mut starts = Vec::new();
-        for sequence in &self.sequences {
-            let mut inside = false;
-            // Instructions of other lines that were moved in between begin no statement, and end no stretch.
-            for row in self.rows[sequence.rows.clone()].iter().filter(|row| row.is_statement) {
-                let is_wanted = row.line == line && numbers.contains(&row.file);
-                if is_wanted && !inside {
-                    starts.push((row.addr, row.column));
-                }
-                inside = is_wanted;
-            }
-        }
-        starts
-    }
-
-    fn row_at(&self, addr: u64) -> Option<&Row> {
-        let after = self.sequences.partition_point(|sequence| sequence.addrs.start <= addr);
-        let sequence = self.sequences[..after].last().filter(|sequence| sequence.addrs.contains(&addr))?;
-        let rows = &self.rows[sequence.rows.clone()];
-        let after = rows.partition_point(|row| row.addr <= addr);
-        rows[..after].last()
-    }
-
-    /// The row a compiler marked as behind the prologue, else the beginning of the second statement: the first is the
-    /// function's opening brace.
-    fn body(&self, function: Range<u64>) -> Option<u64> {
-        let after = self.sequences.partition_point(|sequence| sequence.addrs.start <= function.start);
-        let sequence = self.sequences[..after].last().filter(|sequence| sequence.addrs.contains(&function.start))?;
-        let rows = &self.rows[sequence.rows.clone()];
-        let inside = &rows[rows.partition_point(|row| row.addr < function.start)..];
-        let inside = inside.iter().take_while(|row| row.addr < function.end);
-        let marked = inside.clone().find(|row| row.ends_prologue);
-        let second = || inside.clone().find(|row| row.addr > function.start && row.is_statement && row.line > 0);
-        marked.or_else(second).map(|row| row.addr)
     }
 }
 

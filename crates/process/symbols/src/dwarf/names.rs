@@ -2,10 +2,11 @@
 //!
 //! Next: `index`, which finds candidates; `function`, `variable` and `types` for what is known about a match.
 
+use super::error::LookupError;
 use super::index::{Kind, without_arguments};
+use super::program::{EntryId, Program};
 use super::read_types::keyword;
-use super::units::{Die, Unit};
-use super::{EntryId, LookupError, Program};
+use super::units::{Die, Unit, is_fortran};
 use std::collections::BTreeSet;
 
 /// References from an instance of a function or variable to its declaration that are followed.
@@ -16,20 +17,6 @@ const SCOPES_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1 << 16;
 /// Joins the names of scopes.
 const SEPARATOR: &str = "::";
-
-/// Fortran's codes (`DW_AT_language`).
-const FORTRAN: &[u16] = &[
-    gimli::DW_LANG_Fortran77.0,
-    gimli::DW_LANG_Fortran90.0,
-    gimli::DW_LANG_Fortran95.0,
-    gimli::DW_LANG_Fortran03.0,
-    gimli::DW_LANG_Fortran08.0,
-    gimli::DW_LANG_Fortran18.0,
-];
-
-pub(crate) fn is_fortran(unit: &Unit<'_>) -> bool {
-    FORTRAN.contains(&unit.language)
-}
 
 /// The entries that together describe one function or variable: the instance, then what it refers to.
 pub(crate) struct Chain<'u, 'a> {

@@ -2,43 +2,13 @@
 //!
 //! Next: `expression` for calculations, `variable` for whose place it is.
 
-use super::Program;
-use super::expression::{Expression, Reader};
+use super::expression::{Expression, Place, Reader};
+use super::program::Program;
 use super::units::{Die, Slice, Unit};
 use gimli::AttributeValue;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use trimtab_types::FileAddr;
-
-/// Where a value is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
-    /// In memory, at the address this gives.
-    Memory(Expression),
-    /// In a register, by its DWARF number. Smaller values are in its low bits.
-    Register(u16),
-    /// Nowhere, but this gives it.
-    Value(Expression),
-    /// Nowhere, but these are its bytes.
-    Bytes(Vec<u8>),
-    /// In several places, from its first byte on.
-    Pieces(Vec<Piece>),
-    /// Nowhere: the compiler dropped it.
-    Gone,
-    /// In a place that can't be expressed here, with the reason.
-    Unsupported(String),
-}
-
-/// A part of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
-    /// Where it is; never in further pieces.
-    pub place: Place,
-    /// How long it is.
-    pub size_bits: u64,
-    /// Where it begins in that place.
-    pub offset_bits: u64,
-}
 
 /// A place, and where in the code it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,15 +5,15 @@
 //!
 //! Next: `types` for what comes out.
 
+use super::error::LookupError;
 use super::expression::{Expression, Reader};
 use super::index::Kind;
-use super::names::is_fortran;
+use super::program::{EntryId, Program};
 use super::types::{
     Base, BitField, Bound, Dimension, Dynamic, Encoding, Enumerator, Member, MemberOffset, Qualifier, RecordKind, Type,
     TypeId, TypeKind, Types,
 };
-use super::units::{Die, Unit, Walk};
-use super::{EntryId, LookupError, Program};
+use super::units::{Die, Unit, Walk, is_fortran};
 use gimli::{AttributeValue, DwAt};
 
 /// The place in [`Types::by_entry`] of what no entry stands for.

@@ -8,7 +8,7 @@
 //!
 //! Next: `index` for finding entries by name.
 
-use super::LookupError;
+use super::error::LookupError;
 use super::sections::Sections;
 use gimli::{Abbreviations, Attribute, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DwAt, DwTag, EndianSlice};
 use gimli::{EntriesRaw, LittleEndian, SectionId, UnitHeader, UnitOffset, UnitType};
@@ -463,4 +463,18 @@ impl From<gimli::Error> for LookupError {
     fn from(error: gimli::Error) -> Self {
         LookupError::Damaged { what: error.to_string() }
     }
+}
+
+/// Fortran's codes (`DW_AT_language`).
+const FORTRAN: &[u16] = &[
+    gimli::DW_LANG_Fortran77.0,
+    gimli::DW_LANG_Fortran90.0,
+    gimli::DW_LANG_Fortran95.0,
+    gimli::DW_LANG_Fortran03.0,
+    gimli::DW_LANG_Fortran08.0,
+    gimli::DW_LANG_Fortran18.0,
+];
+
+pub(crate) fn is_fortran(unit: &Unit<'_>) -> bool {
+    FORTRAN.contains(&unit.language)
 }

@@ -2,11 +2,12 @@
 //!
 //! Next: `place` for where they are, `function` for parameters.
 
-use super::expression::Expression;
+use super::error::LookupError;
+use super::expression::{Expression, Place};
 use super::names::Chain;
-use super::place::{Place, PlaceInRange};
+use super::place::PlaceInRange;
+use super::program::{EntryId, Program};
 use super::types::{TypeId, Types};
-use super::{EntryId, LookupError, Program};
 use serde::{Deserialize, Serialize};
 use trimtab_types::FileAddr;
 
