@@ -8,8 +8,8 @@
  * GT_START and GT_COUNT restrict the rows kept (all by default).
  *
  * Time: only the outermost call of each thread, without the bookkeeping around it, but with one reading of the clock,
- * whose cost stands in the file (clock_s). Communicator, datatype and group
- * management is not communication. A call that another thread has open at a mark counts to the iteration it ends in.
+ * whose cost stands in the file (clock_s); unix_offset_s turns MPI_Wtime into the calendar's time. Communicator,
+ * datatype and group management is not communication. A call that another thread has open at a mark counts to the iteration it ends in.
  *
  * Bytes, at the sender, count x type size: point to point to the peer, itself included; bcast root -> each other;
  * reduce, gather(v) each non-root -> root; scatter(v) root -> each other its block; allgather(v), alltoall(v,w) each
@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "functions.h"
@@ -106,6 +107,7 @@ struct growing {
 
 static int world_size, world_self = -1;
 static double program_start_s;
+static double unix_offset_s; /* the calendar's time less MPI_Wtime, seconds */
 static double clock_s; /* what two readings in a row differ by: what this wrapper adds to each call it times */
 static struct thread *threads;
 static __thread struct thread *self;
@@ -129,6 +131,12 @@ static double clock_cost(void) {
     return best;
 }
 
+static double unix_now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static void begin_program(void) {
     static bool begun;
     pthread_mutex_lock(&lock);
@@ -137,6 +145,7 @@ static void begin_program(void) {
         PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
         clock_s = clock_cost();
         program_start_s = PMPI_Wtime();
+        unix_offset_s = unix_now_s() - program_start_s;
         begun = true;
     }
     pthread_mutex_unlock(&lock);
@@ -541,9 +550,9 @@ static void write_file(bool finalized) {
     }
     double program_end_s = finalized ? PMPI_Wtime() : program_start_s;
     fprintf(file, "{\"schema\":\"trimtab.groundtruth/1\",\"rank\":%d,\"ranks\":%d,\"pid\":%d,\"finalized\":%s,"
-                  "\"program_s\":%.9f,\"clock_s\":%.12f,\"rows_dropped\":%" PRIu64 ",\n\"communication_s\":[",
+                  "\"program_s\":%.9f,\"clock_s\":%.12f,\"unix_offset_s\":%.6f,\"rows_dropped\":%" PRIu64 ",\n\"communication_s\":[",
             world_self, world_size, (int)getpid(), finalized ? "true" : "false", program_end_s - program_start_s,
-            clock_s, rows_dropped);
+            clock_s, unix_offset_s, rows_dropped);
     for (const struct thread *thread = threads; thread; thread = thread->next)
         fprintf(file, "%s%.9f", thread == threads ? "" : ",", thread->communication_s);
     fprintf(file, "],\n");

@@ -30,6 +30,8 @@ pub struct GroundTruth {
     pub program_s: f64,
     /// The time that the wrapper's own clock adds to each call, seconds.
     pub clock_s: f64,
+    /// Seconds since 1970 less `MPI_Wtime`, so that `start_s` of iterations can be laid beside what another process saw.
+    pub unix_offset_s: f64,
     /// Iterations that were not kept because there were too many.
     pub rows_dropped: u64,
     /// Time in outermost communication calls over the whole program, one entry per thread that called MPI.
@@ -193,6 +195,7 @@ mod tests {
             finalized: true,
             program_s: 9.0,
             clock_s: 2e-8,
+            unix_offset_s: 0.0,
             rows_dropped: 0,
             communication_s: vec![1.0],
             functions: vec![],

@@ -14,10 +14,12 @@ use super::part::Part;
 use super::record::Record;
 use super::row::{Row, Verdict};
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::ops::Range;
 use std::path::Path;
-use std::time::Duration;
-use trimtab_specimens::{GroundTruth, Launch, Mark, Mpi, Variant, build, truths_of};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trimtab_specimens::{GroundTruth, IterationTruth, Launch, Mark, Mpi, Variant, build, truths_of};
 use trimtab_types::report::{Estimate, Report};
 use trimtab_window::{FunctionInfo, IterationMark, RankSample, WindowFacts, WindowInput, assemble};
 
@@ -39,7 +41,9 @@ const OTHER_LENGTHS: [usize; 3] = [10, 30, 100];
 /// A run lasts so long: forty windows that share no iteration.
 const RUN_SECONDS: f64 = 8.0;
 /// A run that is attached to lasts longer.
-const LIVE_RUN_SECONDS: f64 = 20.0;
+const LIVE_RUN_SECONDS: f64 = 30.0;
+/// Between two windows of such a run the program goes on undisturbed.
+const LIVE_PAUSE: Duration = Duration::from_secs(1);
 /// Iterations of the run that tells how long one takes, without those at its begin.
 const TRIAL_ITERATIONS: usize = 80;
 const TRIAL_BEGIN: usize = 20;
@@ -81,6 +85,8 @@ const CASES: [Case; 10] = [
 /// One iteration of one rank, seconds.
 #[derive(Clone, Copy)]
 struct Iteration {
+    /// Seconds since 1970.
+    begin_unix_s: f64,
     duration_s: f64,
     communication_s: f64,
 }
@@ -107,13 +113,31 @@ impl Window {
     }
 }
 
+/// A window that trimtab measured, beside what the wrapper saw of that run.
+struct LiveWindow {
+    /// Beside the run without the seconds in which trimtab looked, changed or measured.
+    window: Window,
+    /// The share of the whole run, those seconds too.
+    with_trimtab: f64,
+    /// The wrapper's share of the window's own seconds; `None`: no iteration lies in them.
+    own: Option<f64>,
+    /// Share of the seconds in which trimtab was at work, without its windows.
+    while_looking: Option<f64>,
+}
+
+/// Seconds since 1970 in which trimtab was at work, and in which it measured.
+struct AtWork {
+    command: Range<f64>,
+    window: Range<f64>,
+}
+
 /// The windows of one program under one library.
 struct Set {
     name: String,
     windows: Vec<Window>,
     /// The same of other lengths, as [`OTHER_LENGTHS`].
     others: Vec<Vec<Window>>,
-    live: Vec<Window>,
+    live: Vec<LiveWindow>,
     whole: f64,
     /// Smallest and largest share of a tenth of the run.
     parts: (f64, f64),
@@ -202,7 +226,12 @@ fn series(truths: &[GroundTruth]) -> Result<Series> {
     ensure!(length > BEGIN_ITERATIONS + TRIAL_BEGIN, "the run had {length} iterations only");
     let of_rank = |truth: &GroundTruth| {
         let rows = truth.iterations[BEGIN_ITERATIONS..length].iter();
-        rows.map(|row| Iteration { duration_s: row.duration_s, communication_s: row.communication_s }).collect()
+        let iteration = |row: &IterationTruth| Iteration {
+            begin_unix_s: truth.unix_offset_s + row.start_s,
+            duration_s: row.duration_s,
+            communication_s: row.communication_s,
+        };
+        rows.map(iteration).collect()
     };
     Ok(truths.iter().map(of_rank).collect())
 }
@@ -234,6 +263,11 @@ fn window(share: &Estimate, whole: f64) -> Window {
 
 /// The share that a report would tell of these iterations.
 fn assembled(pieces: &Series) -> Option<Estimate> {
+    report_of(pieces).communication_fraction
+}
+
+/// The report of a window of these iterations.
+fn report_of(pieces: &Series) -> Report {
     let function = FunctionInfo { name: "MPI".into(), group: "comm".into(), timed: true, ..FunctionInfo::default() };
     let input = WindowInput {
         job: trimtab_types::report::Job {
@@ -264,7 +298,7 @@ fn assembled(pieces: &Series) -> Option<Estimate> {
         nodes: vec![],
         named_paths: vec![],
     };
-    assemble(&input).communication_fraction
+    assemble(&input)
 }
 
 /// The recording of a rank that had these iterations.
@@ -281,21 +315,60 @@ fn rank_sample(iterations: &[Iteration], rank: u32) -> RankSample {
 }
 
 /// Windows measured one after the other in one run, beside that run.
-fn live(bench: &Bench, launch: &Launch, prefix: &Path, mpi: Mpi) -> Result<Vec<Window>> {
+fn live(bench: &Bench, launch: &Launch, prefix: &Path, mpi: Mpi) -> Result<Vec<LiveWindow>> {
     let job = bench.start(launch)?;
     let cache = bench.folder.join(format!("cache-{}", mpi.name()));
-    let mut reports: Vec<Report> = Vec::new();
+    let mut measured: Vec<(Report, AtWork)> = Vec::new();
     for _ in 0..bench.rounds(LIVE_WINDOWS, 1) {
-        reports.push(bench.attach(&job, &["--max-seconds", "20"], &cache)?.report);
+        let begin_unix_s = unix_now_s();
+        let report = bench.attach(&job, &["--max-seconds", "20"], &cache)?.report;
+        let window_unix_s = report.window.started_unix_s;
+        let window = window_unix_s..window_unix_s + report.window.duration_s;
+        measured.push((report, AtWork { command: begin_unix_s..unix_now_s(), window }));
+        sleep(LIVE_PAUSE);
     }
     job.check_untouched()?;
     let finished = job.running.wait(RUN_LIMIT)?;
     ensure!(finished.right_answer().is_some(), "the measured program's answer is wrong: {}", finished.stdout.trim());
-    let whole = share(&series(&truths_of(prefix, RANK_COUNT)?)?);
+    let series = series(&truths_of(prefix, RANK_COUNT)?)?;
+    Ok(beside_run(&measured, &series))
+}
+
+/// The valid windows of `measured`, each beside parts of the run.
+fn beside_run(measured: &[(Report, AtWork)], series: &Series) -> Vec<LiveWindow> {
+    let is_at_work = |one: &Iteration| {
+        measured.iter().any(|(_, at)| at.command.start < end_s(one) && one.begin_unix_s < at.command.end)
+    };
+    let Some(undisturbed) = share_where(series, |one| !is_at_work(one)) else { return vec![] };
     // Where several threads communicate, the wrapper's iterations are those of the thread that marks.
-    let has_one_thread = |report: &&Report| report.ranks.iter().all(|rank| rank.communication_threads == Some(1));
-    let valid = reports.iter().filter(|report| report.window.valid).filter(has_one_thread);
-    Ok(valid.filter_map(|report| report.communication_fraction).map(|share| window(&share, whole)).collect())
+    let has_one_thread = |report: &Report| report.ranks.iter().all(|rank| rank.communication_threads == Some(1));
+    let valid = measured.iter().filter(|(report, _)| report.window.valid && has_one_thread(report));
+    let beside = |(report, at): &(Report, AtWork)| {
+        let is_looking =
+            |one: &Iteration| at.command.contains(&one.begin_unix_s) && !at.window.contains(&one.begin_unix_s);
+        Some(LiveWindow {
+            window: window(report.communication_fraction.as_ref()?, undisturbed),
+            with_trimtab: share(series),
+            own: share_where(series, |one| at.window.start <= one.begin_unix_s && end_s(one) <= at.window.end),
+            while_looking: share_where(series, is_looking),
+        })
+    };
+    valid.filter_map(beside).collect()
+}
+
+fn end_s(one: &Iteration) -> f64 {
+    one.begin_unix_s + one.duration_s
+}
+
+fn unix_now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(f64::NAN, |since| since.as_secs_f64())
+}
+
+/// The share of those iterations that `is_wanted`; `None`: a rank has none.
+fn share_where(series: &Series, is_wanted: impl Fn(&Iteration) -> bool) -> Option<f64> {
+    let wanted: Series =
+        series.iter().map(|rank| rank.iter().filter(|one| is_wanted(one)).copied().collect()).collect();
+    wanted.iter().all(|rank: &Vec<Iteration>| !rank.is_empty()).then(|| share(&wanted))
 }
 
 /// Mean over ranks of communication time over time.
@@ -413,13 +486,36 @@ fn other_row(sets: &[Set], number: usize) -> Row {
 }
 
 fn live_row(sets: &[Set]) -> Row {
-    let windows: Vec<&Window> = sets.iter().flat_map(|set| &set.live).collect();
+    let windows: Vec<&Window> = sets.iter().flat_map(|set| &set.live).map(|live| &live.window).collect();
     let row = pooled(&windows, "95% intervals of attached windows that hold their run: all sets".into(), false);
     let (low, high) = bounds(windows.len());
     let held = windows.iter().filter(|window| window.is_covered()).count();
-    let of_set = |set: &Set| json!([set.name, covered(&set.live), set.live.len()]);
     let verdict = if windows.is_empty() { Verdict::Skipped } else { Verdict::of((low..=high).contains(&held)) };
-    Row { bar: format!("{low} to {high}"), verdict, figures: json!(sets.iter().map(of_set).collect::<Vec<_>>()), ..row }
+    Row {
+        bar: format!("{low} to {high}"),
+        verdict,
+        figures: json!(sets.iter().map(live_figures).collect::<Vec<_>>()),
+        ..row
+    }
+}
+
+/// Of one set: where a window and its run differ, these tell which of the two is off.
+fn live_figures(set: &Set) -> Value {
+    let of_window = |live: &LiveWindow| {
+        json!({
+            "share": live.window.share,
+            "half_width": live.window.half_width,
+            "wrapper_in_window": live.own,
+            "run_without_trimtab": live.window.whole,
+            "run": live.with_trimtab,
+            "while_trimtab_looked": live.while_looking,
+        })
+    };
+    json!({
+        "set": set.name,
+        "held": set.live.iter().filter(|live| live.window.is_covered()).count(),
+        "windows": set.live.iter().map(of_window).collect::<Vec<_>>(),
+    })
 }
 
 #[cfg(test)]
@@ -436,7 +532,11 @@ mod tests {
 
     /// A rank that communicates for a fifth, and one that does so for two fifths, of iterations of a millisecond.
     fn steady(count: usize, extra: impl Fn(usize) -> f64) -> Series {
-        let one = |i: usize, part: f64| Iteration { duration_s: 1e-3, communication_s: part * 1e-3 + extra(i) };
+        let one = |i: usize, part: f64| Iteration {
+            begin_unix_s: i as f64 * 1e-3,
+            duration_s: 1e-3,
+            communication_s: part * 1e-3 + extra(i),
+        };
         [0.2, 0.4].iter().map(|part| (0..count).map(|i| one(i, *part)).collect()).collect()
     }
 
@@ -445,7 +545,7 @@ mod tests {
         let series = steady(4000, |_| 0.0);
         assert!((share(&series) - 0.3).abs() < 1e-9);
         assert_eq!(default_length(&series[0][..20]), 200);
-        assert_eq!(default_length(&[Iteration { duration_s: 1.0, communication_s: 0.0 }]), 10);
+        assert_eq!(default_length(&[Iteration { begin_unix_s: 0.0, duration_s: 1.0, communication_s: 0.0 }]), 10);
         let windows = cut(&series, None);
         assert_eq!((windows.len(), covered(&windows)), (WINDOWS, WINDOWS));
         assert!(windows.iter().all(|window| (window.share - 0.3).abs() < 1e-6), "shares come through a report");
@@ -471,5 +571,23 @@ mod tests {
         assert_eq!(set_row(&set).verdict, Verdict::Missed);
         assert_eq!(pooled_row(std::slice::from_ref(&set)).verdict, Verdict::Missed);
         assert_eq!(live_row(&[set]).verdict, Verdict::Skipped);
+    }
+
+    #[test]
+    fn a_window_is_beside_the_run_without_the_seconds_of_trimtab() {
+        // For a second of four, trimtab is at work and communication doubles; in the window within it, it does not.
+        let series =
+            steady(4000, |i| if (1000..1500).contains(&i) || (1700..2000).contains(&i) { 0.3e-3 } else { 0.0 });
+        let mut report = report_of(&series.iter().map(|rank| rank[1500..1700].to_vec()).collect());
+        report.window.valid = true;
+        report.ranks.iter_mut().for_each(|rank| rank.communication_threads = Some(1));
+        let at_work = AtWork { command: 1.0..2.0, window: 1.5..1.7 };
+        let live = &beside_run(&[(report.clone(), at_work)], &series)[0];
+        assert!((live.window.whole - 0.3).abs() < 1e-9 && live.window.is_covered());
+        assert!((live.with_trimtab - 0.36).abs() < 1e-9, "{}", live.with_trimtab);
+        assert!((live.own.expect("a share") - 0.3).abs() < 1e-9);
+        assert!((live.while_looking.expect("a share") - 0.6).abs() < 1e-9);
+        report.window.valid = false;
+        assert!(beside_run(&[(report, AtWork { command: 1.0..2.0, window: 1.5..1.7 })], &series).is_empty());
     }
 }

@@ -462,6 +462,7 @@ mod tests {
             finalized: true,
             program_s: 4.0,
             clock_s: 2e-8,
+            unix_offset_s: 0.0,
             rows_dropped: 0,
             communication_s: vec![0.5, 1.0],
             functions: vec![],
