@@ -10,8 +10,9 @@
 //! Next: `trimtab-session` chooses thread and moment.
 
 use crate::error::Error;
+use crate::gadgets::{Call, Gadgets};
 use crate::guards::check_function_calls;
-use crate::inject::{Call, Gadgets, SCRATCH_BYTES, StackLayout, call_registers, send_into, signal_frame};
+use crate::inject::{SCRATCH_BYTES, StackLayout, call_registers, send_into, signal_frame};
 use crate::naps::Naps;
 use crate::proc::MappingTable;
 use crate::stacks::room_for;
@@ -67,7 +68,7 @@ impl Stopped {
         gadgets: Gadgets,
         maps: &MappingTable,
     ) -> Result<Called, Error> {
-        gadgets.check(&self)?;
+        gadgets.check(self.pid(), self.memory())?;
         let pid = self.pid();
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let thread = self.threads()[index].clone();

@@ -12,10 +12,10 @@
 //! Next: `guards`, which says what becomes of a thread that is under a filter.
 
 use crate::filter::{CallFilter, FilteredCall};
-use crate::inject::{Call, Gadgets};
+use crate::gadgets::{Call, Gadgets};
 use crate::proc::start_time_ticks;
-use crate::stop::Thread;
 use crate::sys::{self, Registers};
+use crate::thread::Thread;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};

@@ -10,27 +10,16 @@
 
 use crate::error::Error;
 use crate::filters::{self, Objection, OurCall, is_trusted, on_the_way};
-use crate::inject::{Call, find_gadgets};
+use crate::gadgets::{Call, find_gadgets};
+use crate::guard::{Guard, guard_of};
 use crate::memory::Memory;
 use crate::proc::{MappingTable, thread_ids};
 use crate::stop::Stopped;
 use std::collections::BTreeSet;
-use std::fs;
 use trimtab_types::Pid;
 
 /// How far below the stack pointer the text of a call may lie.
 const TEXT_BELOW_BYTES: u64 = 4096;
-
-/// A guard that keeps one thread from making calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guard {
-    /// Only reading, writing and ending are allowed.
-    Strict,
-    /// Filters of system calls.
-    Filter,
-    /// Return addresses are compared with a copy that nobody else can write.
-    ShadowStack,
-}
 
 /// Checks that every thread of `pid` may make `calls` for us. A process under filters is held for a moment, in which they
 /// are read.
@@ -91,11 +80,6 @@ pub(crate) fn check_calls(pid: Pid, tid: i32, calls: &[OurCall]) -> Result<(), E
     }
 }
 
-/// True if thread `tid` is under a filter.
-pub(crate) fn is_filtered(pid: Pid, tid: i32) -> bool {
-    guard_of(pid, tid) == Some(Guard::Filter)
-}
-
 fn strict(pid: Pid) -> Error {
     Error::Filtered { pid, reason: "mode strict allows none of the calls that map memory; it is left alone".into() }
 }
@@ -117,46 +101,11 @@ fn reason(tid: i32, calls: &[OurCall], objection: Objection) -> String {
     }
 }
 
-fn guard_of(pid: Pid, tid: i32) -> Option<Guard> {
-    guard_in(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default())
-}
-
-fn guard_in(status: &str) -> Option<Guard> {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    if field("x86_Thread_features:").is_some_and(|features| features.split_whitespace().any(|one| one == "shstk")) {
-        return Some(Guard::ShadowStack);
-    }
-    match field("Seccomp:") {
-        None | Some("0") => None,
-        Some("1") => Some(Guard::Strict),
-        Some(_) => Some(Guard::Filter),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn guards_are_read_from_a_status() {
-        let rows = [
-            ("none", "Name:\tapp\nSeccomp:\t0\nSeccomp_filters:\t0\nx86_Thread_features:\t\n", None),
-            ("old kernel", "Name:\tapp\n", None),
-            ("strict", "Seccomp:\t1\nSeccomp_filters:\t0\n", Some(Guard::Strict)),
-            ("filter", "Seccomp:\t2\nSeccomp_filters:\t3\n", Some(Guard::Filter)),
-            // As Linux 6.6 and later write it for a program of a C library that asks for shadow stacks.
-            (
-                "shadow stack",
-                "Seccomp:\t0\nSpeculationIndirectBranch:\tconditional enabled\nx86_Thread_features:\tshstk wrss \n\
-                 x86_Thread_features_locked:\tshstk wrss \n",
-                Some(Guard::ShadowStack),
-            ),
-            ("locked off", "x86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n", None),
-        ];
-        for (name, status, wanted) in rows {
-            assert_eq!(guard_in(status), wanted, "{name}");
-        }
-    }
+    use crate::guard::guard_in;
+    use std::fs;
 
     #[test]
     fn this_process_may_make_calls() {

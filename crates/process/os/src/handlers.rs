@@ -6,7 +6,8 @@
 //! Next: `trimtab-session` decides whose handlers they are.
 
 use crate::error::Error;
-use crate::inject::{Call, Gadgets, Injection};
+use crate::gadgets::{Call, Gadgets};
+use crate::inject::Injection;
 use crate::proc::MappingTable;
 use crate::stop::Stopped;
 use std::fs;

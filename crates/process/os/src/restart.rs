@@ -8,8 +8,8 @@
 //! Next: `inject`, which has a thread come back like that if we are killed meanwhile.
 
 use crate::memory::Memory;
-use crate::stop::Thread;
 use crate::sys::Registers;
+use crate::thread::Thread;
 
 /// First and last errno-like codes by which the kernel marks a system call to be restarted.
 const RESTART_CODES: std::ops::RangeInclusive<i64> = 512..=516;

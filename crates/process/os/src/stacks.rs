@@ -10,7 +10,7 @@
 //! Next: `inject`, which puts the frames there.
 
 use crate::proc::MappingTable;
-use crate::stop::Thread;
+use crate::thread::Thread;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

@@ -8,13 +8,14 @@
 
 use crate::error::Error;
 use crate::filters::may_sleep_on;
-use crate::guards::is_filtered;
+use crate::guard::is_filtered;
 use crate::memory::Memory;
 use crate::naps::Naps;
 use crate::place::Place;
 use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
 use crate::restart::{registers_to_restore, restart_state};
 use crate::sys::{self, Registers};
+use crate::thread::Thread;
 use std::time::Duration;
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
@@ -27,34 +28,6 @@ const BURY_LIMIT_MS: u64 = 5000;
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
-/// The kernel's code for "to be restarted with the time that remains", which it keeps to itself.
-const RESTART_WITH_REMAINING_TIME: i64 = 516;
-
-/// One held thread.
-#[derive(Clone, Debug)]
-pub struct Thread {
-    /// Thread id.
-    pub tid: i32,
-    /// Registers when it stopped (or as set since).
-    pub registers: Registers,
-}
-
-impl Thread {
-    /// Where it executes.
-    pub fn instruction_pointer(&self) -> u64 {
-        self.registers.rip
-    }
-
-    /// True if it was interrupted inside a system call that will be restarted.
-    pub fn is_in_system_call(&self) -> bool {
-        (self.registers.orig_rax as i64) >= 0
-    }
-
-    /// True if it was interrupted in a system call that only the kernel itself can resume with its remaining time.
-    pub(crate) fn is_in_timed_call(&self) -> bool {
-        self.is_in_system_call() && -(self.registers.rax as i64) == RESTART_WITH_REMAINING_TIME
-    }
-}
 
 /// The answer of a thread that was asked to stop.
 enum Answer {

@@ -9,6 +9,7 @@
 //! Next: `trimtab-x86`'s islands call these routines; `trimtab-session` fills and reads the shared memory.
 #![no_builtins]
 
+mod context;
 pub mod layout;
 mod limits;
 mod links;

@@ -9,8 +9,8 @@
 //! Next: `trimtab-x86`'s `inline` compares where islands count; `trimtab-measure`'s `limits` says what is allowed, and takes
 //! out what has stopped.
 
+use crate::context::{Context, at};
 use crate::layout::*;
-use crate::target::{Context, at};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// Calls from one look to the next at least.

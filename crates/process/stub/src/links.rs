@@ -6,9 +6,9 @@
 //!
 //! Next: `resolve` finds sizes of datatypes and members of communicators.
 
+use crate::context::{Arguments, Context, add, at, word};
 use crate::layout::*;
 use crate::resolve;
-use crate::target::{Arguments, Context, add, at, word};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Adds one call's payload to its function.

@@ -10,8 +10,8 @@
 //!
 //! Next: `trimtab-measure`'s `call_paths`, which makes the rules and names the paths.
 
+use crate::context::at;
 use crate::layout::*;
-use crate::target::at;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -10,8 +10,8 @@
 //!
 //! Next: `links` uses the answers; `layout::Header` says which functions are called.
 
+use crate::context::{Context, at};
 use crate::layout::*;
-use crate::target::{Context, at};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU64};
 

@@ -6,8 +6,8 @@
 //!
 //! Next: `paths` for what a path is; `trimtab-measure`'s `node::sums`, which reads these.
 
+use crate::context::{Context, add, at};
 use crate::layout::*;
-use crate::target::{Context, add, at};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The sums of an open call's path.

@@ -8,8 +8,8 @@
 //!
 //! Next: `layout`'s `RegionStat`; `trimtab-measure`'s `node::regions`, which reads it.
 
+use crate::context::{Context, add, at, clipped};
 use crate::layout::*;
-use crate::target::{Context, add, at, clipped};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
