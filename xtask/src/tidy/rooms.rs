@@ -88,6 +88,8 @@ const ENGINE: &[&str] = &[
     "trimtab-session",
     "trimtab-mpi",
     "trimtab-track",
+    "trimtab-neighbours",
+    "trimtab-trigger",
     "trimtab-window",
     "trimtab-measure",
     "trimtab-script",

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod calls;
 mod contribute;
 mod error;
 pub mod exchange;

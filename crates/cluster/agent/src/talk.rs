@@ -11,9 +11,8 @@
 use crate::script;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-pub use trimtab_engine::{Present, PresentRank, UndoneRank};
+pub use trimtab_engine::{MachineNow, Present, PresentRank, UndoneRank};
 use trimtab_measure::{Command, Envelope, Options};
-use trimtab_neighbours::Counters;
 use trimtab_reduce::RankSet;
 
 /// A question to all agents.
@@ -137,17 +136,6 @@ pub struct SymbolsPiece {
     pub from: u64,
     /// This part.
     pub bytes: Vec<u8>,
-}
-
-/// A machine of the job's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineNow {
-    /// Its name.
-    pub host: String,
-    /// Other jobs with processes there, each with the name of a program.
-    pub jobs: BTreeMap<String, String>,
-    /// The kernel's counters.
-    pub counters: Counters,
 }
 
 #[cfg(test)]

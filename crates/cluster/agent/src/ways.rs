@@ -6,6 +6,7 @@
 //!
 //! Next: `start`, which goes it.
 
+use crate::calls::SiteCalls;
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::remote::Remote;
@@ -17,8 +18,9 @@ use crate::ticket::Whose;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_engine::{BoxError, FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, Script, UndoneAt};
+use trimtab_engine::{Bell, BoxError, Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
+use trimtab_engine::{Present, Script, UndoneAt};
 use trimtab_track::{ProcFs, Processes};
 use trimtab_types::report::Report;
 
@@ -51,6 +53,11 @@ impl Nodes for Ways {
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Box<dyn Gathered + 'a>, BoxError> {
         Ok(Box::new(Lead::to(spread, self, (command, hold), is_interrupted)?))
+    }
+
+    fn hear_calls(&self, job: Callable, bell: Bell) -> Result<Box<dyn Calls>, BoxError> {
+        let site = self.site.as_ref().ok_or(trimtab_engine::Error::NoSite)?;
+        Ok(Box::new(SiteCalls::begin(site, job, bell)?))
     }
 }
 
@@ -93,6 +100,10 @@ impl Gathered for Lead<'_> {
 
     fn present(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, BoxError> {
         Ok(self.muster(wait)?)
+    }
+
+    fn machines(&mut self) -> Result<Vec<MachineNow>, BoxError> {
+        Ok(Lead::machines(self)?)
     }
 
     fn script(

@@ -147,6 +147,15 @@ pub enum Error {
         /// The job, in a sentence.
         job: String,
     },
+    /// Calls through a site are waited for, and no site is known.
+    #[error(
+        "calls through the API (--when api) come from a site's controller: give --controller HOST, or wait for \
+         `trimtab trigger` with --when call"
+    )]
+    NoSite,
+    /// Nobody can be waited for or called.
+    #[error(transparent)]
+    Trigger(#[from] trimtab_trigger::Error),
     /// The way to other nodes failed.
     #[error(transparent)]
     Nodes(BoxError),

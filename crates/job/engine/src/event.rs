@@ -5,7 +5,7 @@
 use crate::nodes::Nodes;
 use crate::spread::Spread;
 use std::sync::{Mutex, PoisonError};
-use trimtab_measure::Progress;
+use trimtab_measure::{Progress, RecordedSoFar};
 use trimtab_script::Message;
 
 /// Something that goes on.
@@ -42,27 +42,13 @@ pub enum Stage {
         /// All nodes of the job.
         of: usize,
     },
-    /// Symbols are read and patches planned.
-    Planning,
-    /// Ranks are patched.
-    Inserting {
-        /// How many.
-        ranks: usize,
+    /// Nothing is in the program, and events are waited for.
+    Waiting {
+        /// Which, as they were typed.
+        events: String,
     },
-    /// The main loop is looked for.
-    Observing {
-        /// Seconds so far.
-        seconds: f64,
-        /// The part that is still missing.
-        why: String,
-    },
-    /// The agreed iteration is waited for.
-    Armed {
-        /// At which recording begins.
-        start: u64,
-    },
-    /// The ranks are restored.
-    Removing,
+    /// A window is measured.
+    Window(trimtab_measure::Stage),
 }
 
 impl Stage {
@@ -136,7 +122,8 @@ impl<'a> Told<'a> {
         Told { listener, first: Mutex::new(None) }
     }
 
-    fn so_far(&self, done: u64, wanted: u64, seconds: f64) -> WindowSoFar {
+    fn so_far(&self, recorded: RecordedSoFar) -> WindowSoFar {
+        let RecordedSoFar { done, wanted, seconds } = recorded;
         let wanted = Some(wanted).filter(|wanted| *wanted > 0);
         let iterations = Some(done).filter(|done| *done > 0 || wanted.is_some());
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,18 +139,11 @@ impl<'a> Told<'a> {
 
 impl Progress for Told<'_> {
     fn stage(&self, stage: &trimtab_measure::Stage) {
-        use trimtab_measure::Stage as Of;
-        let event = match stage {
-            Of::Planning => Event::Stage(Stage::Planning),
-            Of::Inserting { ranks } => Event::Stage(Stage::Inserting { ranks: *ranks }),
-            Of::Observing { seconds, why } => Event::Stage(Stage::Observing { seconds: *seconds, why: why.clone() }),
-            Of::Armed { start } => Event::Stage(Stage::Armed { start: *start }),
-            Of::Recording { done, wanted, seconds } => {
-                Event::Partial(Partial::Window(self.so_far(*done, *wanted, *seconds)))
-            }
-            Of::Removing => Event::Stage(Stage::Removing),
-        };
-        self.listener.hear(&event);
+        self.listener.hear(&Event::Stage(Stage::Window(stage.clone())));
+    }
+
+    fn recorded(&self, recorded: RecordedSoFar) {
+        self.listener.hear(&Event::Partial(Partial::Window(self.so_far(recorded))));
     }
 
     fn is_interrupted(&self) -> bool {
@@ -186,14 +166,14 @@ mod tests {
             ("another loop", 4, 0.5, Some(4), None),
             ("of which it counts again", 8, 1.0, Some(8), Some(8.0)),
         ] {
-            let so_far = told.so_far(done, 100, seconds);
+            let so_far = told.so_far(RecordedSoFar { done, wanted: 100, seconds });
             assert_eq!((so_far.iterations, so_far.iterations_per_s), (iterations, rate), "{name}");
         }
     }
 
     #[test]
     fn iterations_that_nobody_counts_are_not_none_of_them() {
-        let so_far = Told::to(&Nobody).so_far(0, 0, 2.0);
+        let so_far = Told::to(&Nobody).so_far(RecordedSoFar { done: 0, wanted: 0, seconds: 2.0 });
         let expected = WindowSoFar { seconds: 2.0, iterations: None, wanted: None, iterations_per_s: None };
         assert_eq!(so_far, expected);
     }

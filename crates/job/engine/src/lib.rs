@@ -1,15 +1,16 @@
 //! The way to a job, for every door: a command line, a page, a program.
 //!
-//! An [`Engine`] finds a job whole, here or on many nodes, measures windows of it, runs
+//! An [`Engine`] finds a job whole, here or on many nodes, waits for events beside it, measures windows of it, runs
 //! scripts in it, and takes out everything again. A log
 //! of changes, a store, the symbols' cache, the way to other nodes and a listener are handed in; each is a trait, or may
 //! be left out. Nothing here reads arguments, prints, or knows an exit code: what goes on is told as [`Event`]s.
 //!
-//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`, [`Engine::probe`] in `script`, [`Engine::undo`] in
+//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`, [`Engine::wait`] in `wait`, [`Engine::probe`] in `script`, [`Engine::undo`] in
 //! `undo`; `examples/window.rs` for a whole program.
 #![forbid(unsafe_code)]
 
 mod audited;
+mod callable;
 mod descriptors;
 mod ends;
 mod error;
@@ -17,11 +18,13 @@ mod event;
 mod far;
 mod found;
 mod launch;
+mod machines;
 mod nodes;
 mod script;
 mod spread;
 mod store;
 mod undo;
+mod wait;
 mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
@@ -32,15 +35,21 @@ pub use event::{Event, Listener, Nobody, Partial, ScriptSoFar, Stage, WindowSoFa
 pub use far::window_id;
 pub use found::{Found, LookedInto, Target, to_look_into};
 pub use launch::{Begun, Program};
-pub use nodes::{FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, PresentRank, UndoneAt, UndoneRank};
+pub use nodes::{Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes, Present, PresentRank};
+pub use nodes::{UndoneAt, UndoneRank};
 pub use script::{Left, Probed, Probing, Script, ScriptEnd};
 pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
 pub use undo::{LookedAt, Removed, Undone};
+pub use wait::{Next, Wait, Waiting, call};
 pub use window::{Measured, RANKS_WAIT, Window, usual_options};
 
-/// Groups of functions, as the options of a window name them.
+/// Stages of a window; and groups of functions, as the options of a window name them.
+pub use trimtab_measure::Stage as WindowStage;
 pub use trimtab_mpi::Group;
+
+/// Events, as the options of a wait name them; and a bell that wakes who waits.
+pub use trimtab_trigger::{Bell, Condition, Knocked, When};
 
 use trimtab_session::ImageCache;
 

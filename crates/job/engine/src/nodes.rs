@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::Crew;
+use trimtab_neighbours::Counters;
+use trimtab_trigger::Bell;
 use trimtab_types::report::Report;
 
 /// A way to other nodes.
@@ -35,6 +37,37 @@ pub trait Nodes: Sync {
         hold: Option<Hold>,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Box<dyn Gathered + 'a>, BoxError>;
+
+    /// Has a site listen for calls for a job, until the answer is dropped. `bell` rings at each.
+    ///
+    /// # Errors
+    /// There is no site, or it refuses: what can't be heard is not waited for.
+    fn hear_calls(&self, job: Callable, bell: Bell) -> Result<Box<dyn Calls>, BoxError>;
+}
+
+/// A job that may be called through a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callable {
+    /// Its names there, the best to type first.
+    pub names: Vec<String>,
+    /// How the keys of its filed windows begin, if the site keeps any.
+    pub key: Option<String>,
+    /// Its owner.
+    pub owner: Option<u32>,
+    /// Only calls with one of these names are meant; empty: all are.
+    pub calls: Vec<String>,
+}
+
+/// A site that listens for calls.
+pub trait Calls {
+    /// The name by which the job is best called there.
+    fn job_name(&self) -> &str;
+
+    /// The name that was called since the last question, and by whom.
+    fn take(&self) -> Option<String>;
+
+    /// Why calls were not heard since the last question, a sentence for each reason.
+    fn take_troubles(&self) -> Vec<String>;
 }
 
 /// How ranks are to be held where they come out of `MPI_Init`.
@@ -71,6 +104,12 @@ pub trait Gathered {
     /// # Errors
     /// None has any.
     fn present(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, BoxError>;
+
+    /// How the machines are on which the job has ranks, and which other jobs are there: of all whose agents answer soon.
+    ///
+    /// # Errors
+    /// Nobody can be asked.
+    fn machines(&mut self) -> Result<Vec<MachineNow>, BoxError>;
 
     /// Puts a script into the chosen ranks of these agents.
     ///
@@ -141,6 +180,17 @@ pub struct PresentRank {
     pub pid: i32,
     /// The start of that process in clock ticks after boot.
     pub start_ticks: u64,
+}
+
+/// A machine of a job's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineNow {
+    /// Its name.
+    pub host: String,
+    /// Other jobs with processes there, each with the name of a program.
+    pub jobs: BTreeMap<String, String>,
+    /// The kernel's counters.
+    pub counters: Counters,
 }
 
 /// A host, and what was taken out of each rank there, or why nothing was.

@@ -24,6 +24,16 @@ pub trait Store: Sync {
     /// # Errors
     /// The store can't be written.
     fn keep(&self, job: &KnownJob, report: &mut Report) -> Result<(), BoxError>;
+
+    /// The short name under which a job is kept; with `is_beginning` the newest one whose key begins so. `None`: it is not, or
+    /// jobs have no names here.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    fn short_name(&self, key: &str, is_beginning: bool) -> Result<Option<String>, BoxError> {
+        let _ = (key, is_beginning);
+        Ok(None)
+    }
 }
 
 /// The facts that are kept of a job beside its report.

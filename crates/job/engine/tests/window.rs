@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trimtab_engine::{
     Audit, BoxError, Change, Changed, End, Engine, Error, Event, Found, KnownJob, Launched, Listener,
 };
-use trimtab_engine::{Partial, Spread, Stage, Store, Target, Window, usual_options};
+use trimtab_engine::{Partial, Spread, Stage, Store, Target, Window, WindowStage, usual_options};
 use trimtab_measure::{Length, Options};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running};
@@ -159,8 +159,9 @@ fn a_window_is_told_logged_kept_and_leaves_no_trace() {
 
 /// Stages in their order, values of a window that grow, and nothing behind the end.
 fn check_events(events: &[Event], report: &Report) {
-    let stage = |wanted: &Stage| events.iter().position(|event| *event == Event::Stage(wanted.clone()));
-    let (planning, removing) = (stage(&Stage::Planning), stage(&Stage::Removing));
+    let of = |wanted: &WindowStage| Event::Stage(Stage::Window(wanted.clone()));
+    let stage = |wanted: &WindowStage| events.iter().position(|event| *event == of(wanted));
+    let (planning, removing) = (stage(&WindowStage::Planning), stage(&WindowStage::Removing));
     assert!(planning.is_some() && planning < removing, "{events:?}");
     assert_eq!(events.iter().position(|event| *event == Event::Done), Some(events.len() - 1));
     let values = events.iter().filter_map(|event| match event {

@@ -34,7 +34,7 @@ pub use node::{
     datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name,
     wait_for_start, wanted_files, what_counts,
 };
-pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage, dotted};
+pub use options::{Ended, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, Stage, dotted};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
     OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,

@@ -249,23 +249,30 @@ pub enum Stage {
         /// Iteration at which recording begins.
         start: u64,
     },
-    /// Recording.
-    Recording {
-        /// Iterations recorded by the slowest rank.
-        done: u64,
-        /// Iterations asked for; 0: no fixed number.
-        wanted: u64,
-        /// Seconds so far.
-        seconds: f64,
-    },
     /// Restoring the ranks.
     Removing,
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordedSoFar {
+    /// Iterations recorded by the slowest rank.
+    pub done: u64,
+    /// Iterations asked for; 0: no fixed number.
+    pub wanted: u64,
+    /// Seconds so far.
+    pub seconds: f64,
 }
 
 /// Told where the measurement stands; may ask it to end early.
 pub trait Progress: Sync {
     /// A stage was reached or goes on.
     fn stage(&self, stage: &Stage);
+
+    /// Recording goes on.
+    fn recorded(&self, recorded: RecordedSoFar) {
+        let _ = recorded;
+    }
 
     /// True if the user wants to end now.
     fn is_interrupted(&self) -> bool {

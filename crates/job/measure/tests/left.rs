@@ -15,7 +15,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trimtab_measure::{
-    Crew, Here, Mark, Node, Options, Progress, Silent, Stage, WindowId, has_static_mpi, measure_with,
+    Crew, Here, Mark, Node, Options, Progress, RecordedSoFar, Silent, Stage, WindowId, has_static_mpi, measure_with,
 };
 use trimtab_session::ImageCache;
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running};
@@ -111,25 +111,35 @@ impl<'a> Leaving<'a> {
     }
 }
 
+impl Leaving<'_> {
+    fn leave(&self) {
+        self.once.call_once(|| {
+            for pid in self.pids.iter().filter_map(|pid| Process::from_raw(*pid)) {
+                kill_process(pid, Signal::USR1).expect("it runs");
+            }
+        });
+    }
+}
+
 impl Progress for Leaving<'_> {
     fn stage(&self, stage: &Stage) {
         let is_time = match (self.moment, stage) {
             (Moment::Counting, Stage::Observing { why, .. }) => why.contains("counting passes"),
             (Moment::Looking, Stage::Observing { why, .. }) => !why.contains("counting passes"),
             (Moment::Armed, Stage::Armed { .. }) => true,
-            (Moment::Recorded(after), Stage::Recording { done, .. }) => *done >= after,
             _ => false,
         };
         if is_time {
-            self.once.call_once(|| {
-                for pid in self.pids.iter().filter_map(|pid| Process::from_raw(*pid)) {
-                    kill_process(pid, Signal::USR1).expect("it runs");
-                }
-            });
+            self.leave();
+        }
+    }
+
+    fn recorded(&self, recorded: RecordedSoFar) {
+        if matches!(self.moment, Moment::Recorded(after) if recorded.done >= after) {
+            self.leave();
         }
     }
 }
-
 #[test]
 fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
     let attempt = |_| {

@@ -10,10 +10,10 @@ use range::within;
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
 use std::path::PathBuf;
 use std::str::FromStr;
+use trimtab_engine::{Condition, When};
 use trimtab_measure::LoopName;
 use trimtab_os::{COUNTED_EVENTS, CountedEvent};
 use trimtab_track::slurm::SlurmId;
-use trimtab_trigger::{Condition, When};
 use trimtab_types::report::{Assumption, Event};
 
 /// Measure a running MPI program for a few iterations, and leave no trace.

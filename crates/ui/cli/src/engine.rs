@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_agent::{HostLog, Ways};
 use trimtab_engine::{Audited, BoxError, Changed, Engine, Error, KnownJob, KnownProcess, Listener};
 use trimtab_session::ImageCache;
-use trimtab_store::{Process, Store};
+use trimtab_store::{JobSummary, Process, Store};
 use trimtab_types::Pid;
 use trimtab_types::report::{LoopPlace, Report};
 
@@ -53,6 +53,12 @@ impl Kept {
 }
 
 impl trimtab_engine::Store for Kept {
+    fn short_name(&self, key: &str, is_beginning: bool) -> Result<Option<String>, BoxError> {
+        let jobs = self.store().list_jobs()?;
+        let is_meant = |job: &&JobSummary| if is_beginning { job.key.starts_with(key) } else { job.key == key };
+        Ok(jobs.iter().find(is_meant).map(|job| job.id.to_string()))
+    }
+
     fn known_loop(&self, key: &str) -> Result<Option<LoopPlace>, BoxError> {
         let store = self.store();
         let Some(id) = store.job_of_key(key)? else { return Ok(None) };

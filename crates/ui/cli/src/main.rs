@@ -6,14 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod called;
 mod departed;
 mod doctor;
 mod doctor_facts;
 mod engine;
 mod exit_code;
 mod explain;
-mod far_machines;
 mod functions;
 mod hold;
 mod memory;

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_engine::{Event, Listener, Partial, ScriptSoFar, Stage, WindowSoFar};
+use trimtab_engine::{Event, Listener, Partial, ScriptSoFar, Stage, WindowSoFar, WindowStage};
 
 /// A signal that comes so soon after the first is the same: `timeout` and some batch systems send it twice.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -134,11 +134,18 @@ fn shown(stage: &Stage) -> String {
             format!("{how} on {nodes} nodes of {job}")
         }
         Stage::Holding { nodes, .. } => format!("holding ranks on {nodes} nodes"),
-        Stage::Planning => "reading symbols and putting the probes in".to_string(),
-        Stage::Inserting { ranks } => format!("patched {ranks} ranks, waiting for their first calls"),
-        Stage::Observing { seconds, why } => format!("looking for the main loop, {seconds:.1} s: {why}"),
-        Stage::Armed { start } => format!("recording begins at iteration {start}"),
-        Stage::Removing => "restoring all ranks".to_string(),
+        Stage::Waiting { events } => format!("waiting for {events}"),
+        Stage::Window(stage) => of_window(stage),
+    }
+}
+
+fn of_window(stage: &WindowStage) -> String {
+    match stage {
+        WindowStage::Planning => "reading symbols and putting the probes in".to_string(),
+        WindowStage::Inserting { ranks } => format!("patched {ranks} ranks, waiting for their first calls"),
+        WindowStage::Observing { seconds, why } => format!("looking for the main loop, {seconds:.1} s: {why}"),
+        WindowStage::Armed { start } => format!("recording begins at iteration {start}"),
+        WindowStage::Removing => "restoring all ranks".to_string(),
     }
 }
 

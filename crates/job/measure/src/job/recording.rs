@@ -10,7 +10,7 @@ use super::drive::Lead;
 use super::how_far;
 use super::marker::{LEFT_LOOP_SECONDS, MarkerCall, PASSES_WAITED};
 use crate::error::Error;
-use crate::options::{Ended, Options, Stage};
+use crate::options::{Ended, Options, RecordedSoFar, Stage};
 use crate::request::{Answer, Early, LoopLeft, Polled, Request};
 use std::time::Duration;
 use trimtab_os::monotonic_ns;
@@ -316,7 +316,7 @@ impl Watch {
         }
         let wanted = self.wanted.unwrap_or(0);
         let seconds = (monotonic_ns() - armed_ns) as f64 / 1e9;
-        lead.progress.stage(&Stage::Recording { done: self.done, wanted, seconds });
+        lead.progress.recorded(RecordedSoFar { done: self.done, wanted, seconds });
     }
 }
 
@@ -426,7 +426,7 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
     let limit_s = if options.follow { f64::INFINITY } else { TIME_WINDOW_S.min(lead.max_seconds) };
     let ended = loop {
         let seconds = (monotonic_ns() - begun_ns) as f64 / 1e9;
-        lead.progress.stage(&Stage::Recording { done: 0, wanted: 0, seconds });
+        lead.progress.recorded(RecordedSoFar { done: 0, wanted: 0, seconds });
         if lead.progress.is_interrupted() {
             break Ended::Interrupted;
         }

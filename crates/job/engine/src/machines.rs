@@ -3,21 +3,23 @@
 //! They are asked once a second at most, for all that is waited for at once. A machine that gives no answer is taken to be
 //! as it was, so that nothing seems to have ended there; agents that are all gone are started again.
 //!
-//! Next: `waiting`, which asks; `trimtab-agent` for what an agent looks at.
+//! Next: `wait`, which asks; `nodes` for the way there.
 
-use crate::arguments::site::SiteOptions;
-use crate::output;
-use crate::progress::Terminal;
+use crate::Engine;
+use crate::error::Error;
+use crate::event::{Event, Stage};
+use crate::far::window_id;
+use crate::nodes::{Gathered, MachineNow, Nodes};
+use crate::spread::Spread;
+use crate::window::RANKS_WAIT;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use trimtab_agent::talk::MachineNow;
-use trimtab_agent::{Lead, Remote, Ways};
-use trimtab_engine::{Event, Listener, RANKS_WAIT, Spread, Stage, window_id};
 use trimtab_measure::{Options, Silent, measure_with};
 use trimtab_neighbours::{Counters, SLURM_JOB};
-use trimtab_trigger::{Error, JobSource, Machines};
+use trimtab_trigger::{JobSource, Machines};
+use trimtab_types::one_line;
 
 /// Time between two questions.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,15 +28,15 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// The job's machines, for all who ask.
 #[derive(Clone)]
-pub struct FarMachines<'a>(Rc<RefCell<Agents<'a>>>);
+pub(crate) struct FarMachines<'a>(Rc<RefCell<Agents<'a>>>);
 
 struct Agents<'a> {
+    engine: Engine<'a>,
+    nodes: &'a dyn Nodes,
     spread: &'a Spread,
-    site: &'a SiteOptions,
-    terminal: &'a Terminal,
     command: &'a str,
     is_interrupted: &'a dyn Fn() -> bool,
-    lead: Option<Lead<'a>>,
+    gathered: Option<Box<dyn Gathered + 'a>>,
     /// As they were when they last answered, by their hosts.
     seen: BTreeMap<String, (Instant, MachineNow)>,
     looked: Option<Instant>,
@@ -47,15 +49,15 @@ impl<'a> FarMachines<'a> {
     ///
     /// # Errors
     /// They can't be started, or find no rank.
-    pub fn begin(
+    pub(crate) fn begin(
+        engine: Engine<'a>,
         spread: &'a Spread,
-        site: &'a SiteOptions,
-        terminal: &'a Terminal,
         command: &'a str,
         is_interrupted: &'a dyn Fn() -> bool,
-    ) -> anyhow::Result<FarMachines<'a>> {
-        let (seen, looked, lost) = (BTreeMap::new(), None, None);
-        let mut agents = Agents { spread, site, terminal, command, is_interrupted, lead: None, seen, looked, lost };
+    ) -> Result<FarMachines<'a>, Error> {
+        let nodes = engine.nodes.ok_or_else(|| Error::NoWay { job: spread.name() })?;
+        let (gathered, seen, looked, lost) = (None, BTreeMap::new(), None, None);
+        let mut agents = Agents { engine, nodes, spread, command, is_interrupted, gathered, seen, looked, lost };
         agents.start()?;
         agents.look();
         Ok(FarMachines(Rc::new(RefCell::new(agents))))
@@ -65,41 +67,38 @@ impl<'a> FarMachines<'a> {
     ///
     /// # Errors
     /// No window can be measured.
-    pub fn rate(&self, options: &Options) -> anyhow::Result<Option<f64>> {
+    pub(crate) fn rate(&self, options: &Options) -> Result<Option<f64>, Error> {
         let mut agents = self.0.borrow_mut();
         agents.keep_up();
-        let Some(lead) = &mut agents.lead else { return Ok(None) };
-        let mut remote = Remote::muster(lead, RANKS_WAIT)?;
-        let outcome = measure_with(&mut remote, window_id(), options, &Silent)?;
+        let Some(gathered) = &mut agents.gathered else { return Ok(None) };
+        let mut crew = gathered.crew(RANKS_WAIT).map_err(Error::Nodes)?;
+        let outcome = measure_with(&mut *crew, window_id(), options, &Silent)?;
         Ok(outcome.report.iterations_per_s)
     }
 }
 
 impl Agents<'_> {
-    fn start(&mut self) -> anyhow::Result<()> {
-        let ways = Ways { site: self.site.way() };
-        self.terminal.hear(&Event::Stage(Stage::gathering(&ways, self.spread)));
-        let mut lead = Lead::to(self.spread, &ways, (self.command, None), self.is_interrupted)?;
-        lead.muster(RANKS_WAIT)?;
-        for absent in lead.absent() {
-            eprintln!("trimtab: no agent came on {absent}: what happens there is not seen");
+    fn start(&mut self) -> Result<(), Error> {
+        self.engine.listener.hear(&Event::Stage(Stage::gathering(self.nodes, self.spread)));
+        let gathered = self.nodes.gather(self.spread, self.command, None, self.is_interrupted);
+        let mut gathered = gathered.map_err(Error::Nodes)?;
+        gathered.present(RANKS_WAIT).map_err(Error::Nodes)?;
+        for absent in gathered.absent() {
+            self.engine.warn(format!("no agent came on {absent}: what happens there is not seen"));
         }
-        (self.lead, self.lost) = (Some(lead), None);
+        (self.gathered, self.lost) = (Some(gathered), None);
         Ok(())
     }
 
     /// Starts agents again if all were lost a while ago.
     fn keep_up(&mut self) {
-        if self.lead.is_some() || self.lost.is_some_and(|lost| lost.elapsed() < AGAIN) {
+        if self.gathered.is_some() || self.lost.is_some_and(|lost| lost.elapsed() < AGAIN) {
             return;
         }
         if let Err(error) = self.start() {
             self.lost = Some(Instant::now());
-            let seconds = AGAIN.as_secs();
-            eprintln!(
-                "trimtab: the job's machines can't be seen now, tried again in {seconds} s: {}",
-                output::chain(&error)
-            );
+            let (seconds, why) = (AGAIN.as_secs(), one_line(&error));
+            self.engine.warn(format!("the job's machines can't be seen now, tried again in {seconds} s: {why}"));
         }
     }
 
@@ -109,20 +108,20 @@ impl Agents<'_> {
         }
         self.looked = Some(Instant::now());
         self.keep_up();
-        let Some(lead) = &mut self.lead else { return };
-        match lead.machines() {
+        let Some(gathered) = &mut self.gathered else { return };
+        match gathered.machines() {
             Ok(machines) if !machines.is_empty() => {
                 let at = Instant::now();
                 self.seen.extend(machines.into_iter().map(|machine| (machine.host.clone(), (at, machine))));
             }
             // Their job may have ended, which is asked for elsewhere.
-            _ => (self.lead, self.lost) = (None, Some(Instant::now())),
+            _ => (self.gathered, self.lost) = (None, Some(Instant::now())),
         }
     }
 }
 
 impl JobSource for FarMachines<'_> {
-    fn jobs(&mut self) -> Result<BTreeMap<String, String>, Error> {
+    fn jobs(&mut self) -> Result<BTreeMap<String, String>, trimtab_trigger::Error> {
         let mut agents = self.0.borrow_mut();
         agents.look();
         Ok(jobs_of(agents.seen.values().map(|(_, machine)| machine)))
@@ -134,7 +133,7 @@ impl JobSource for FarMachines<'_> {
 }
 
 impl Machines for FarMachines<'_> {
-    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error> {
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, trimtab_trigger::Error> {
         let mut agents = self.0.borrow_mut();
         agents.look();
         let counted =
