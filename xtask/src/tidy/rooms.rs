@@ -90,6 +90,7 @@ const ENGINE: &[&str] = &[
     "trimtab-track",
     "trimtab-neighbours",
     "trimtab-trigger",
+    "trimtab-watch",
     "trimtab-window",
     "trimtab-measure",
     "trimtab-script",

@@ -153,6 +153,40 @@ pub enum Error {
          `trimtab trigger` with --when call"
     )]
     NoSite,
+    /// The job whose loops are wanted is not found here.
+    #[error("loops are looked for in ranks of this machine; run it where they run, with the process id of one")]
+    LoopsElsewhere {
+        /// Why not.
+        #[source]
+        source: trimtab_track::Error,
+    },
+    /// None of a job's ranks is here.
+    #[error("no rank of the job of process {pid} is on this machine; run it where one is")]
+    NoRankHere {
+        /// The process that named the job.
+        pid: Pid,
+    },
+    /// The listener wanted the end.
+    #[error("interrupted; nothing was changed")]
+    Interrupted,
+    /// A process is not held where it comes out of `MPI_Init`.
+    #[error("process {pid} is not held: {reason}")]
+    NotHeld {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        reason: String,
+    },
+    /// A window has no thread.
+    #[error("no thread can be begun to measure it")]
+    NoThread {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Starts can't be watched for.
+    #[error(transparent)]
+    Watch(#[from] trimtab_watch::Error),
     /// Nobody can be waited for or called.
     #[error(transparent)]
     Trigger(#[from] trimtab_trigger::Error),

@@ -47,6 +47,27 @@ pub enum Stage {
         /// Which, as they were typed.
         events: String,
     },
+    /// Symbols are read.
+    Reading,
+    /// Stacks are looked at, to find loops.
+    Looking {
+        /// Which look this is, from 1.
+        look: u32,
+        /// How many there are to be.
+        of: u32,
+    },
+    /// Passes of loops are counted.
+    Counting {
+        /// Seconds so far.
+        seconds: f64,
+    },
+    /// Starts of a program are watched for.
+    Watching {
+        /// Its name, as it was asked for.
+        name: String,
+        /// By what they are seen.
+        source: String,
+    },
     /// A window is measured.
     Window(trimtab_measure::Stage),
 }

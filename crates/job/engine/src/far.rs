@@ -82,7 +82,7 @@ pub(crate) fn probe(engine: &Engine<'_>, spread: &Spread, script: &Script) -> Re
         return Err(Error::Incomplete { said: format!("{unseen}; nothing was probed") });
     }
     let probing = agents.script(&present, script).map_err(Error::Nodes)?;
-    engine.watch(probing, script.limit, Ends::default())
+    engine.until_over(probing, script.limit, Ends::default())
 }
 
 fn gather<'a>(

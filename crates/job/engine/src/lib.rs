@@ -1,7 +1,7 @@
 //! The way to a job, for every door: a command line, a page, a program.
 //!
-//! An [`Engine`] finds a job whole, here or on many nodes, waits for events beside it, measures windows of it, runs
-//! scripts in it, and takes out everything again. A log
+//! An [`Engine`] finds a job whole, here or on many nodes, waits for events beside it, measures windows of it and
+//! of every start of a program, finds its loops, runs scripts in it, and takes out everything again. A log
 //! of changes, a store, the symbols' cache, the way to other nodes and a listener are handed in; each is a trait, or may
 //! be left out. Nothing here reads arguments, prints, or knows an exit code: what goes on is told as [`Event`]s.
 //!
@@ -17,7 +17,9 @@ mod error;
 mod event;
 mod far;
 mod found;
+mod hold;
 mod launch;
+mod loops;
 mod machines;
 mod nodes;
 mod script;
@@ -25,6 +27,7 @@ mod spread;
 mod store;
 mod undo;
 mod wait;
+mod watch;
 mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
@@ -34,7 +37,9 @@ pub use error::{BoxError, Error};
 pub use event::{Event, Listener, Nobody, Partial, ScriptSoFar, Stage, WindowSoFar};
 pub use far::window_id;
 pub use found::{Found, LookedInto, Target, to_look_into};
+pub use hold::{HOLD_SECONDS, LOOKS_MAX, hold, hold_children, is_first_rank};
 pub use launch::{Begun, Program};
+pub use loops::{FoundLoop, FoundLoops, LoopsWanted};
 pub use nodes::{Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes, Present, PresentRank};
 pub use nodes::{UndoneAt, UndoneRank};
 pub use script::{Left, Probed, Probing, Script, ScriptEnd};
@@ -42,11 +47,20 @@ pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
 pub use undo::{LookedAt, Removed, Undone};
 pub use wait::{Next, Wait, Waiting, call};
+pub use watch::{Came, Starts, Watched};
 pub use window::{Measured, RANKS_WAIT, Window, usual_options};
 
+/// Programs that start, as whoever watches is told.
+pub use trimtab_track::Job;
+pub use trimtab_watch::{Held, Missed, Sighting, Start};
+
 /// Stages of a window; and groups of functions, as the options of a window name them.
-pub use trimtab_measure::Stage as WindowStage;
+pub use trimtab_measure::{FirstCall, Stage as WindowStage};
 pub use trimtab_mpi::Group;
+pub use trimtab_script::{LoopCount, LoopPasses, Target as ScriptTarget};
+
+/// The rule by which a loop is taken for an iteration, and ranks in words.
+pub use trimtab_window::{NEST_SECONDS, PASSES_MIN, name_ranks};
 
 /// Events, as the options of a wait name them; and a bell that wakes who waits.
 pub use trimtab_trigger::{Bell, Condition, Knocked, When};

@@ -169,13 +169,13 @@ impl Engine<'_> {
         let ends = Ends::watch(pids.into_iter());
         let start = || Running::start(targets, &script.options, self.cache);
         let running = if script.just_begun { when_ready(start, is_too_early) } else { start() };
-        let probed = self.watch(Box::new(running?), script.limit, ends);
+        let probed = self.until_over(Box::new(running?), script.limit, ends);
         change.restored();
         probed
     }
 
     /// Reads until it is over, takes the probes out, and gives what they left.
-    pub(crate) fn watch(
+    pub(crate) fn until_over(
         &self,
         mut probing: Box<dyn Probing + '_>,
         limit: Option<Duration>,

@@ -197,10 +197,14 @@ impl Engine<'_> {
         Ok(known.flatten().map(Box::new))
     }
 
+    pub(crate) fn keep(&self, known: &KnownJob, report: &mut Report) -> Result<(), Error> {
+        self.store.map_or(Ok(()), |store| store.keep(known, report)).map_err(Error::Store)
+    }
+
     fn kept(&self, fresh: Result<Fresh, Error>) -> Result<Measured, Error> {
         self.listener.hear(&Event::Done);
         let Fresh { outcome: Outcome { mut report, headline, departed }, known, filing, ends } = fresh?;
-        let kept = self.store.map_or(Ok(()), |store| store.keep(&known, &mut report)).map_err(Error::Store);
+        let kept = self.keep(&known, &mut report);
         Ok(Measured { report, headline, kept, ends: ends.with(departed), key: known.key, filing })
     }
 }

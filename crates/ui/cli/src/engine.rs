@@ -6,10 +6,9 @@ use crate::arguments::site::SiteOptions;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_agent::{HostLog, Ways};
-use trimtab_engine::{Audited, BoxError, Changed, Engine, Error, KnownJob, KnownProcess, Listener};
+use trimtab_engine::{BoxError, Engine, KnownJob, KnownProcess, Listener};
 use trimtab_session::ImageCache;
 use trimtab_store::{JobSummary, Process, Store};
-use trimtab_types::Pid;
 use trimtab_types::report::{LoopPlace, Report};
 
 /// All parts but the listener and the store.
@@ -31,11 +30,6 @@ impl Parts {
         let store = store.map(|kept| kept as &dyn trimtab_engine::Store);
         Engine { listener, audit: &HostLog, cache: &self.cache, store, nodes: Some(&self.ways) }
     }
-}
-
-/// Writes down that processes are about to be changed.
-pub fn change(command: &str, pids: &[Pid]) -> Result<Audited, Error> {
-    Audited::begin(&HostLog, command, Changed::Processes(pids))
 }
 
 /// The user's store, as windows are kept there.

@@ -4,35 +4,9 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_measure::{NestSampler, dotted};
-use trimtab_script::{LoopCount, LoopPasses, Summary, Target};
-use trimtab_window::{NEST_SECONDS, Nest, PASSES_MIN, name_ranks};
-
-/// The loops of some processes, as far as they were found out.
-pub struct FoundLoops {
-    /// The processes and their ranks.
-    pub targets: Vec<Target>,
-    /// Ranks of the job that are on other machines.
-    pub elsewhere: usize,
-    /// The stacks.
-    pub sampler: NestSampler,
-    /// How long they were looked at, seconds.
-    pub sampled_s: f64,
-    /// The loops.
-    pub nest: Nest,
-    /// How each is counted: by its number, together with those in which other ranks are instead, or (`None`) as one of these.
-    pub numbers: Vec<Option<Vec<u32>>>,
-    /// Those counted together that ranks do not pass equally often.
-    pub out_of_step: Vec<usize>,
-    /// The counts of each.
-    pub counts: Vec<LoopCount>,
-    /// How long that was, seconds.
-    pub counted_s: f64,
-    /// The cost of counting.
-    pub cost: Summary,
-    /// The loop that a window would take.
-    pub choice: Option<usize>,
-}
+use trimtab_engine::{
+    FoundLoop, FoundLoops, LoopCount, LoopPasses, NEST_SECONDS, PASSES_MIN, ScriptTarget, name_ranks,
+};
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;
@@ -50,8 +24,8 @@ struct Row {
 }
 
 impl Row {
-    fn of(found: &FoundLoops, index: usize) -> Self {
-        let count = found.counts.get(index);
+    fn of(one: &FoundLoop) -> Self {
+        let count = one.count.as_ref();
         let why_not = count.and_then(|count| count.not_counted.clone());
         let why_not = why_not.map(|why| match count.and_then(|count| count.witnessed) {
             Some(0) => format!("{why}; it was not passed, because nothing that leads through it was"),
@@ -63,7 +37,7 @@ impl Row {
         let most = ranks.iter().max_by_key(|rank| rank.passes).filter(|rank| rank.passes > 1 && why_not.is_none());
         let between = |rank: &LoopPasses| (rank.passes - 1) as f64;
         Row {
-            place: place(found, index),
+            place: place(one),
             passes,
             pass_s: most.map(|rank| rank.span_ns as f64 / 1e9 / between(rank)),
             mpi_calls_per_pass: most.and_then(|rank| Some(rank.mpi_calls? as f64 / between(rank))),
@@ -73,20 +47,14 @@ impl Row {
 }
 
 /// `step at md.f90:214, loop 1.2 of step in app`.
-fn place(found: &FoundLoops, index: usize) -> String {
-    let one = &found.nest.loops[index];
-    let module = found.sampler.module(one.function).file_name();
-    let line = found.line(one).map(|line| format!(" at {line}")).unwrap_or_default();
-    format!("{}:{}{line} in {module}", found.sampler.name(one.function), number(found, index))
-}
-
-fn number(found: &FoundLoops, index: usize) -> String {
-    dotted(found.numbers[index].as_ref().unwrap_or(&found.nest.loops[index].number))
+fn place(one: &FoundLoop) -> String {
+    let line = one.line.as_ref().map(|line| format!(" at {line}")).unwrap_or_default();
+    format!("{}:{}{line} in {}", one.function, one.number, one.module)
 }
 
 /// The loops as a table, and what is said of them.
 pub fn text(found: &FoundLoops) -> String {
-    let rows: Vec<Row> = (0..found.nest.loops.len()).map(|index| Row::of(found, index)).collect();
+    let rows: Vec<Row> = found.loops.iter().map(Row::of).collect();
     let mut text = looked(found);
     if !rows.is_empty() {
         let column = rows.iter().map(|row| row.place.chars().count()).max().unwrap_or(0).min(PLACE_COLUMNS_MAX);
@@ -97,7 +65,7 @@ pub fn text(found: &FoundLoops) -> String {
         );
         for (index, row) in rows.iter().enumerate() {
             let mark = if found.choice == Some(index) { "*" } else { " " };
-            let share = found.nest.loops[index].share * 100.0;
+            let share = found.loops[index].share * 100.0;
             let _ = writeln!(
                 text,
                 "{:2}{mark} {:column$} {:>13} {:>12} {:>9} {share:>6.0}%",
@@ -114,32 +82,29 @@ pub fn text(found: &FoundLoops) -> String {
         if let Some(reason) = &row.why_not {
             let _ = writeln!(text, "loop {} is not counted: {reason}", index + 1);
         }
-        let without = &found.nest.loops[index].ranks_without;
-        if !without.is_empty() && !found.is_several(index) && found.numbers[index].is_some() {
-            let _ = writeln!(text, "loop {}: no stack of {} is in it", index + 1, name_ranks(without));
+        let FoundLoop { ranks_without, is_alone, .. } = &found.loops[index];
+        if !ranks_without.is_empty() && *is_alone {
+            let _ = writeln!(text, "loop {}: no stack of {} is in it", index + 1, name_ranks(ranks_without));
         }
     }
     said(found).iter().for_each(|line| text += &format!("{line}\n"));
     let _ = writeln!(text, "{}", verdict(found));
-    if let Some(one) = found.choice.map(|index| &found.nest.loops[index]) {
+    if let Some(one) = found.choice.map(|index| &found.loops[index]) {
         let pid = found.targets[0].pid;
-        let _ = writeln!(text, "to count it yourself: trimtab probe '{} {{ n++ }}' {pid}", found.point(one).text());
+        let _ = writeln!(text, "to count it yourself: trimtab probe '{} {{ n++ }}' {pid}", one.point);
     }
     text
 }
 
 fn looked(found: &FoundLoops) -> String {
-    let cost = found.sampler.cost();
     let whose = match found.targets.len() {
         1 => format!("process {}", found.targets[0].pid),
         ranks => format!("{ranks} ranks"),
     };
-    let known = found.sampler.stacks().len();
+    let (looks, known) = (found.looks, found.stacks_known);
     let mut text = format!(
-        "{whose}: {} looks at stacks in {:.1} s, each thread held for {:.0} us at most; {known} stacks known from end to end\n",
-        cost.looks,
-        found.sampled_s,
-        cost.pause_ns_max as f64 / 1e3
+        "{whose}: {looks} looks at stacks in {:.1} s, each thread held for {:.0} us at most; {known} stacks known from end to end\n",
+        found.sampled_s, found.pause_look_us_max
     );
     if found.counted_s > 0.0 {
         let (counted, held_us) = (found.counted_s, found.cost.pause_insert_us_max);
@@ -151,14 +116,14 @@ fn looked(found: &FoundLoops) -> String {
 
 /// Notes for a reader.
 fn said(found: &FoundLoops) -> Vec<String> {
-    let unusable = found.nest.unusable.iter().map(|one| found.sampler.in_words(one));
-    let mut said: Vec<String> = unusable.collect();
-    let unknown = &found.sampler.cost().unknown;
+    let mut said = found.unusable.clone();
+    let unknown = &found.stacks_unknown;
     if let Some((reason, _)) = unknown.iter().max_by_key(|(_, count)| **count) {
         let count: u64 = unknown.values().sum();
         said.push(format!("{count} stacks are not known from end to end, most because {reason}"));
     }
-    said.extend(found.out_of_step.iter().map(|index| {
+    let out_of_step = found.loops.iter().enumerate().filter(|(_, one)| one.is_out_of_step);
+    said.extend(out_of_step.map(|(index, _)| {
         format!(
             "ranks do not pass loop {} equally often, so one may hand out what the others do: it is not taken",
             index + 1
@@ -179,14 +144,14 @@ fn verdict(found: &FoundLoops) -> String {
              innermost was",
             index + 1
         ),
-        None if found.nest.loops.is_empty() => {
+        None if found.loops.is_empty() => {
             "no loop of the program is around what runs; look again while it iterates, with more --samples".to_owned()
         }
         None if hidden(found).is_some() => format!(
             "none of these is taken for an iteration: how often loop {} is passed is not known, and none around it was passed {PASSES_MIN} times",
             hidden(found).unwrap_or_default() + 1
         ),
-        None if found.nest.interpreter().is_some() => "none of these is taken for an iteration".to_owned(),
+        None if found.is_interpreted => "none of these is taken for an iteration".to_owned(),
         None => format!(
             "no loop with calls of MPI was passed {PASSES_MIN} times; a larger --max-seconds waits longer, a third of it"
         ),
@@ -195,10 +160,8 @@ fn verdict(found: &FoundLoops) -> String {
 
 /// The outermost loop that can't be counted.
 fn hidden(found: &FoundLoops) -> Option<usize> {
-    let is_hidden = |count: &trimtab_script::LoopCount| {
-        count.not_counted.is_some() && !count.is_too_fast && count.witnessed != Some(0)
-    };
-    found.counts.iter().position(is_hidden)
+    let is_hidden = |count: &LoopCount| count.not_counted.is_some() && !count.is_too_fast && count.witnessed != Some(0);
+    found.loops.iter().position(|one| one.count.as_ref().is_some_and(is_hidden))
 }
 
 fn passes_text((least, most): (u64, u64)) -> String {
@@ -215,30 +178,29 @@ fn duration_text(seconds: f64) -> String {
 
 /// The same for programs.
 pub fn as_json(found: &FoundLoops) -> Value {
-    let (sampling, cost) = (found.sampler.cost(), &found.cost);
-    let process = |target: &trimtab_script::Target| json!({ "pid": target.pid.0, "rank": target.rank });
+    let cost = &found.cost;
+    let process = |target: &ScriptTarget| json!({ "pid": target.pid.0, "rank": target.rank });
     json!({
         "version": JSON_VERSION,
         "processes": found.targets.iter().map(process).collect::<Vec<_>>(),
         "ranks_elsewhere": found.elsewhere,
-        "looks": sampling.looks,
+        "looks": found.looks,
         "looks_seconds": found.sampled_s,
-        "stacks_known": found.sampler.stacks().len(),
-        "stacks_unknown": sampling.unknown,
-        "pause_look_us_max": sampling.pause_ns_max as f64 / 1e3,
+        "stacks_known": found.stacks_known,
+        "stacks_unknown": found.stacks_unknown,
+        "pause_look_us_max": found.pause_look_us_max,
         "counted_seconds": found.counted_s,
         "pause_insert_us_max": cost.pause_insert_us_max,
         "pause_remove_us_max": cost.pause_remove_us_max,
-        "loops": (0..found.nest.loops.len()).map(|index| loop_as_json(found, index)).collect::<Vec<_>>(),
+        "loops": found.loops.iter().enumerate().map(loop_as_json).collect::<Vec<_>>(),
         "taken": found.choice.map(|index| index + 1),
         "verdict": verdict(found),
         "notes": said(found),
     })
 }
 
-fn loop_as_json(found: &FoundLoops, index: usize) -> Value {
-    let (one, row) = (&found.nest.loops[index], Row::of(found, index));
-    let module = found.sampler.module(one.function);
+fn loop_as_json((index, one): (usize, &FoundLoop)) -> Value {
+    let row = Row::of(one);
     let rank = |(rank, passes): (&i64, &LoopPasses)| {
         json!({
             "rank": if *rank < 0 { Value::Null } else { json!(rank) },
@@ -247,15 +209,15 @@ fn loop_as_json(found: &FoundLoops, index: usize) -> Value {
             "mpi_calls": passes.mpi_calls,
         })
     };
-    let ranks = found.counts.get(index).filter(|count| count.not_counted.is_none());
+    let ranks = one.count.as_ref().filter(|count| count.not_counted.is_none());
     json!({
         "number": index + 1,
-        "function": found.sampler.name(one.function),
-        "module": module.file_name(),
-        "function_address": format!("{:#x}", one.function.start.0),
-        "loop": number(found, index),
-        "point": found.point(one).text(),
-        "line": found.line(one),
+        "function": one.function,
+        "module": one.module,
+        "function_address": format!("{:#x}", one.function_address.0),
+        "loop": one.number,
+        "point": one.point,
+        "line": one.line,
         "share_of_stacks": one.share,
         "ranks_without": one.ranks_without,
         "passes_min": row.passes.map(|(least, _)| least),

@@ -19,20 +19,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
-use trimtab_measure::has_static_mpi;
+use std::time::Duration;
+use trimtab_engine::{HOLD_SECONDS, LOOKS_MAX, is_first_rank};
 use trimtab_pack::{Error, Package};
-use trimtab_track::{ProcFs, find_job_in};
 use trimtab_types::Pid;
 
 /// Tells a package's own children what they are for; `off`, set by a user: only run the program.
 const ROLE: &str = "TRIMTAB_PACK";
 /// A package that was changed can't be run, as a file that the kernel refuses.
 const CAN_NOT_RUN: u8 = 126;
-/// How long the ranks of a job may take to begin, seconds.
-const WAIT_SECONDS: u64 = 120;
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long the ranks of a job may take to begin.
+const WAIT: Duration = Duration::from_secs(120);
 
 /// `trimtab pack PROGRAM -o FILE -- OPTIONS`.
 pub fn pack(program: &Path, out: &Path, options: &[String]) -> anyhow::Result<u8> {
@@ -82,7 +79,7 @@ fn wait_for_helper(mut said: impl Read + Send + 'static) {
         let _nobody_waits = sender.send(said.read(&mut [0]).is_ok());
     };
     let _reader = std::thread::Builder::new().spawn(read);
-    let _late = told.recv_timeout(hold::LOOKS_MAX);
+    let _late = told.recv_timeout(LOOKS_MAX);
 }
 
 fn refuse(error: &Error) -> ExitCode {
@@ -153,7 +150,7 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     let (target, name) = match slurm {
         Some((_, number)) if number != "0" => return Ok(()),
         Some(((job, step), _)) => (vec!["--slurm".to_owned(), format!("{job}.{step}")], format!("{job}.{step}")),
-        None if !is_lead(pid) => return Ok(()),
+        None if !is_first_rank(pid, WAIT) => return Ok(()),
         None => (vec![pid.to_string()], pid.to_string()),
     };
     let report = File::create_new(format!("{}-{name}.trimtab.txt", package.manifest.name))?;
@@ -165,7 +162,7 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     if hold.is_some() {
         command.arg("--held");
     }
-    command.args(["--wait", &WAIT_SECONDS.to_string()]).args(target);
+    command.args(["--wait", &WAIT.as_secs().to_string()]).args(target);
     command.stdout(report.try_clone()?).stderr(report).status()?;
     Ok(())
 }
@@ -176,7 +173,7 @@ fn hold_s(options: &[String]) -> Option<u64> {
     let parsed = Arguments::try_parse_from(attach_words(options)).ok()?;
     let Command::Attach { options, hold: asked, events, .. } = parsed.command else { return None };
     let is_whole = hold::is_whole_run(&options) && events.is_plain();
-    asked.or(is_whole.then_some(hold::HOLD_SECONDS))
+    asked.or(is_whole.then_some(HOLD_SECONDS))
 }
 
 fn is_hold(word: &str) -> bool {
@@ -186,18 +183,4 @@ fn is_hold(word: &str) -> bool {
 /// A command line with the options of a package, for a process that stands for any.
 fn attach_words(options: &[String]) -> impl Iterator<Item = String> {
     ["trimtab", "attach", "1"].into_iter().map(str::to_owned).chain(options.iter().cloned())
-}
-
-/// True if `pid` is the first rank of a job that has come together.
-fn is_lead(pid: Pid) -> bool {
-    let until = Instant::now() + Duration::from_secs(WAIT_SECONDS);
-    while Instant::now() < until && trimtab_os::runs(pid) {
-        if let Ok(job) = find_job_in(&ProcFs::new(), pid, &has_static_mpi)
-            && (job.is_complete() || job.size.is_none())
-        {
-            return job.ranks.first().is_some_and(|first| first.pid == pid);
-        }
-        std::thread::sleep(LOOK);
-    }
-    false
 }

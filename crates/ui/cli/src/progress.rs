@@ -110,6 +110,7 @@ impl Listener for Terminal {
             Event::Stage(Stage::Holding { nodes, of }) => {
                 eprintln!("trimtab: {nodes} of {of} nodes are looked at: ranks are held that begin MPI from now on");
             }
+            Event::Stage(Stage::Watching { name, source }) => eprintln!("trimtab: watching for {name} by {source}"),
             Event::Stage(stage) => self.say(shown(stage)),
             Event::Partial(Partial::Window(so_far)) => self.say(recorded(so_far)),
             Event::Partial(Partial::Script(ScriptSoFar { seconds, functions, .. })) => {
@@ -135,6 +136,10 @@ fn shown(stage: &Stage) -> String {
         }
         Stage::Holding { nodes, .. } => format!("holding ranks on {nodes} nodes"),
         Stage::Waiting { events } => format!("waiting for {events}"),
+        Stage::Reading => "reading symbols".to_owned(),
+        Stage::Looking { look, of } => format!("looking at stacks, {look} of {of}"),
+        Stage::Counting { seconds } => format!("counting passes, {seconds:.1} s"),
+        Stage::Watching { name, .. } => format!("watching for {name}"),
         Stage::Window(stage) => of_window(stage),
     }
 }

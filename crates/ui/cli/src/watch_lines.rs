@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use trimtab_track::Job;
+use trimtab_engine::{Came, Held, Job, Missed, Sighting, Start, Watched};
 use trimtab_types::report::Report;
-use trimtab_watch::{Held, Missed, Sighting, Start};
 
 /// Where lines go.
 pub struct Lines {
@@ -22,16 +21,6 @@ enum Json {
     None,
     StandardOutput,
     File(File),
-}
-
-/// A window and its job.
-pub struct Measured<'a> {
-    /// The job that was measured.
-    pub job: &'a Job,
-    /// Its report.
-    pub report: &'a Report,
-    /// How long it waited for other windows to end, if it did.
-    pub turn_s: Option<f64>,
 }
 
 impl Lines {
@@ -48,25 +37,37 @@ impl Lines {
         Ok(Lines { json, measured: 0 })
     }
 
+    /// Tells what came of a start. A window that could not be stored is an error, after it was told.
+    pub fn tell(&mut self, start: &Start, came: Came<'_>) -> anyhow::Result<()> {
+        match came {
+            Came::Refused(reason) => self.refused(start, &reason),
+            Came::Ended => self.ended(start),
+            Came::Failed { job, turn_s, reason } => self.failed(start, job, turn_s, &reason),
+            Came::Measured { job, report, turn_s, kept } => {
+                self.measured(start, (job, report), turn_s)?;
+                kept.context("the window was measured, but could not be stored")
+            }
+        }
+    }
+
     /// A start that is not measured, for this reason.
-    pub fn refused(&mut self, start: &Start, reason: &str) -> anyhow::Result<()> {
+    fn refused(&mut self, start: &Start, reason: &str) -> anyhow::Result<()> {
         self.say(start, None, &format!("not measured: {reason}"), json!({ "outcome": "refused", "reason": reason }))
     }
 
     /// One that ended too soon.
-    pub fn ended(&mut self, start: &Start) -> anyhow::Result<()> {
+    fn ended(&mut self, start: &Start) -> anyhow::Result<()> {
         self.say(start, None, "not measured: it ended before that", json!({ "outcome": "ended" }))
     }
 
     /// One whose window failed.
-    pub fn failed(&mut self, start: &Start, job: &Job, turn_s: Option<f64>, reason: &str) -> anyhow::Result<()> {
+    fn failed(&mut self, start: &Start, job: &Job, turn_s: Option<f64>, reason: &str) -> anyhow::Result<()> {
         let fields = json!({ "outcome": "failed", "reason": reason, "waited_for_turn_s": turn_s });
         self.say(start, Some(job), &format!("not measured{}: {reason}", turn(turn_s)), fields)
     }
 
     /// One that was measured.
-    pub fn measured(&mut self, start: &Start, measured: &Measured) -> anyhow::Result<()> {
-        let report = measured.report;
+    fn measured(&mut self, start: &Start, (job, report): (&Job, &Report), turn_s: Option<f64>) -> anyhow::Result<()> {
         self.measured += 1;
         let window = format!("{}/{}", report.job.id, report.window.batch);
         let share = report.communication_fraction.as_ref().map(|share| share.mean);
@@ -76,7 +77,7 @@ impl Lines {
         let shared = share.map_or_else(String::new, |share| format!(", {:.1}% communication", share * 100.0));
         let late = report.window.begins_late.as_ref();
         let part = if late.is_some() { ", not the whole run" } else { "" };
-        let words = format!("window {window} is {judged}{counted}{shared}{part}{}", turn(measured.turn_s));
+        let words = format!("window {window} is {judged}{counted}{shared}{part}{}", turn(turn_s));
         let fields = json!({
             "outcome": "measured",
             "job": report.job.id,
@@ -85,20 +86,20 @@ impl Lines {
             "iterations": iterations,
             "communication_fraction": share,
             "begins_late": late,
-            "waited_for_turn_s": measured.turn_s,
+            "waited_for_turn_s": turn_s,
         });
-        self.say(start, Some(measured.job), &words, fields)
+        self.say(start, Some(job), &words, fields)
     }
 
     /// The sums at the end.
-    pub fn summary(&self, seen: u64, missed: Missed) -> String {
+    pub fn summary(&self, Watched { seen, missed }: Watched) -> String {
+        let Missed { nameless, losses } = missed;
         let mut text = format!("trimtab: {seen} starts, {} measured", self.measured);
-        if missed.nameless > 0 {
-            text += &format!("; {} programs of unknown names ended before they could be looked at", missed.nameless);
+        if nameless > 0 {
+            text += &format!("; {nameless} programs of unknown names ended before they could be looked at");
         }
-        if missed.losses > 0 {
-            let times = missed.losses;
-            text += &format!("; the kernel dropped events {times} times, what still ran then was found by a scan");
+        if losses > 0 {
+            text += &format!("; the kernel dropped events {losses} times, what still ran then was found by a scan");
         }
         text
     }

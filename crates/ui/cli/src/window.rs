@@ -14,8 +14,10 @@ use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_engine::{Found, Group, Measured, Nobody, Program, RANKS_WAIT, Target, Window, usual_options};
-use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, dry_run, has_static_mpi};
+use trimtab_agent::HostLog;
+use trimtab_engine::{FirstCall, Found, Group, Measured, Nobody, Program, RANKS_WAIT, Target, Window};
+use trimtab_engine::{hold_children, usual_options};
+use trimtab_measure::{Length, LoopName, Mark, Options, dry_run, has_static_mpi};
 use trimtab_report::Style;
 use trimtab_session::ImageCache;
 use trimtab_store::{Process, Store};
@@ -201,17 +203,7 @@ fn hold_ranks(options: &WindowOptions, hold: &HoldOptions) -> anyhow::Result<Opt
     if hold.no_hold || !hold::is_whole_run(options) {
         return Ok(None);
     }
-    let is_trusted = options.seccomp_ok;
-    let may_change = move |pid: Pid| {
-        if is_trusted {
-            trimtab_os::trust_filters(pid);
-        }
-        hold::may_change(pid)
-    };
-    let own = Pid(std::process::id() as i32);
-    let first_call = FirstCall::begin(vec![own], Duration::from_secs(hold.hold), may_change)?;
-    first_call.wait_until_it_looks(hold::LOOKS_MAX);
-    Ok(Some(first_call))
+    Ok(Some(hold_children(&HostLog, hold.hold, options.seccomp_ok)?))
 }
 
 /// The window that was asked for.
