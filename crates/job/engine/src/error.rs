@@ -212,6 +212,14 @@ impl Error {
         }
     }
 
+    /// A fault of the script that was to run, shown in its text; `None`: it is another error.
+    pub fn in_script(&self, text: &str) -> Option<String> {
+        match self {
+            Error::Script(trimtab_script::Error::Script(refused)) => Some(refused.render(text)),
+            _ => None,
+        }
+    }
+
     /// True if there is no job behind a process: it is no part of an MPI program.
     pub fn is_no_job(&self) -> bool {
         matches!(self.track(), Some(trimtab_track::Error::NotMpi { .. }))

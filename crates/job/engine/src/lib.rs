@@ -11,10 +11,12 @@
 
 mod audited;
 mod callable;
+mod code;
 mod descriptors;
 mod ends;
 mod error;
 mod event;
+mod explained;
 mod far;
 mod found;
 mod hold;
@@ -22,6 +24,7 @@ mod launch;
 mod loops;
 mod machines;
 mod nodes;
+pub mod own;
 mod script;
 mod spread;
 mod store;
@@ -31,10 +34,12 @@ mod watch;
 mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
+pub use code::Code;
 pub use descriptors::check as check_descriptors;
 pub use ends::Ends;
 pub use error::{BoxError, Error};
 pub use event::{Event, Listener, Nobody, Partial, ScriptSoFar, Stage, WindowSoFar};
+pub use explained::{Explanation, NotedLine};
 pub use far::window_id;
 pub use found::{Found, LookedInto, Target, to_look_into};
 pub use hold::{HOLD_SECONDS, LOOKS_MAX, hold, hold_children, is_first_rank};
@@ -48,24 +53,41 @@ pub use store::{KnownJob, KnownProcess, Store};
 pub use undo::{LookedAt, Removed, Undone};
 pub use wait::{Next, Wait, Waiting, call};
 pub use watch::{Came, Starts, Watched};
-pub use window::{Measured, RANKS_WAIT, Window, usual_options};
+pub use window::{Measured, PlannedRank, RANKS_WAIT, Window, usual_options};
 
-/// Programs that start, as whoever watches is told.
-pub use trimtab_track::Job;
+/// Jobs, and programs that start, as whoever watches is told.
+pub use trimtab_os::runs_since;
+pub use trimtab_track::{Job, slurm::SlurmId};
 pub use trimtab_watch::{Held, Missed, Sighting, Start};
 
-/// Stages of a window; and groups of functions, as the options of a window name them.
-pub use trimtab_measure::{FirstCall, Stage as WindowStage};
+/// The options of a window, its stages, and its report in words.
+pub use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, Stage as WindowStage};
 pub use trimtab_mpi::Group;
-pub use trimtab_script::{LoopCount, LoopPasses, Target as ScriptTarget};
+pub use trimtab_os::{COUNTED_EVENTS, CountedEvent};
+pub use trimtab_window::{compare, headline};
 
-/// The rule by which a loop is taken for an iteration, and ranks in words.
+/// Counters that can be asked for, with the reason for each that can't be read here.
+pub use trimtab_measure::what_counts;
+
+/// The options of a script, its messages and values.
+pub use trimtab_script::{
+    Message, MessageValue, Named, Options as ScriptOptions, Permissions, Target as ScriptTarget, Value,
+};
+
+/// Functions and their points, as they are listed and explained.
+pub use trimtab_measure::{Functions, Listed};
+pub use trimtab_script::{ExplainedBody, FunctionPoints, How, ListedPoint, PointKind};
+pub use trimtab_session::{Line, Patch, Piece, PieceRole, Refused, Role, TailExit};
+
+/// The rule by which a loop is taken for an iteration, its passes, and ranks in words.
+pub use trimtab_script::{LoopCount, LoopPasses};
 pub use trimtab_window::{NEST_SECONDS, PASSES_MIN, name_ranks};
 
 /// Events, as the options of a wait name them; and a bell that wakes who waits.
 pub use trimtab_trigger::{Bell, Condition, Knocked, When};
 
-use trimtab_session::ImageCache;
+/// Symbols of programs that were read before.
+pub use trimtab_session::ImageCache;
 
 /// All that the way to a job needs.
 #[derive(Clone, Copy)]

@@ -13,12 +13,13 @@ use crate::store::KnownJob;
 use crate::{Engine, far};
 use std::time::Duration;
 use trimtab_measure::{FirstCall, Length, Mark, Options, Outcome};
-use trimtab_measure::{chosen, measure, measure_from_first_call};
+use trimtab_measure::{chosen, dry_run, measure, measure_from_first_call};
 use trimtab_mpi::Group;
-use trimtab_track::Job;
+use trimtab_session::{Plan, Refused};
+use trimtab_track::{Job, RankProcess};
 use trimtab_types::context::Context;
-use trimtab_types::one_line;
 use trimtab_types::report::Report;
+use trimtab_types::{Pid, Rank, one_line};
 
 /// How long ranks may take to appear on nodes whose agents are there.
 pub const RANKS_WAIT: Duration = Duration::from_secs(20);
@@ -74,6 +75,19 @@ impl Window {
     pub fn new(options: Options) -> Self {
         Window { options, just_begun: false, ranks_wait: RANKS_WAIT, agents_hold: false }
     }
+}
+
+/// The plan for one rank.
+#[derive(Clone, Debug)]
+pub struct PlannedRank {
+    /// The rank.
+    pub rank: Rank,
+    /// Its process.
+    pub pid: Pid,
+    /// The writes, in words.
+    pub plan: String,
+    /// Functions that are left out, each with the reason.
+    pub left_out: Vec<(String, String)>,
 }
 
 /// A window that was measured; every rank is restored.
@@ -145,6 +159,18 @@ impl Engine<'_> {
         let measured = || if just_begun { when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
         let change = Audited::begin(self.audit, &options.trigger, Changed::Ranks(&chosen(job, options)))?;
         Ok(change.around(measured)?)
+    }
+
+    /// The plan for each chosen rank of a job on this machine, in words, and the functions that are left out; nothing is changed.
+    ///
+    /// # Errors
+    /// Nothing can be planned.
+    pub fn plan(&self, job: &Job, options: &Options) -> Result<Vec<PlannedRank>, Error> {
+        let planned = |(process, plan, refused): (RankProcess, Plan, Vec<Refused>)| {
+            let left_out = refused.into_iter().map(|one| (one.name, one.reason)).collect();
+            PlannedRank { rank: process.rank, pid: process.pid, plan: plan.to_string(), left_out }
+        };
+        Ok(dry_run(job, options, self.cache)?.into_iter().map(planned).collect())
     }
 
     fn window_here(&self, job: &Job, window: &Window) -> Result<Fresh, Error> {

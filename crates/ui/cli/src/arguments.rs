@@ -10,10 +10,8 @@ use range::within;
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
 use std::path::PathBuf;
 use std::str::FromStr;
-use trimtab_engine::{Condition, When};
-use trimtab_measure::LoopName;
-use trimtab_os::{COUNTED_EVENTS, CountedEvent};
-use trimtab_track::slurm::SlurmId;
+use trimtab_engine::own::LAST_ACT;
+use trimtab_engine::{COUNTED_EVENTS, Condition, CountedEvent, LoopName, SlurmId, When};
 use trimtab_types::report::{Assumption, Event};
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
@@ -279,7 +277,7 @@ pub enum Command {
         seccomp_ok: bool,
     },
     /// Take out what this very process put into others before it ran out of memory or aborted, and executed itself anew
-    #[command(name = trimtab_os::last_act::COMMAND, hide = true)]
+    #[command(name = LAST_ACT, hide = true)]
     LastAct {
         /// Why: memory or abort
         why: String,

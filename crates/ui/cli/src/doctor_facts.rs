@@ -9,7 +9,7 @@ use crate::output;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
-use trimtab_os::{EventSource, ProcessEvents};
+use trimtab_engine::{own, what_counts};
 use trimtab_site::{Client, Identity, SiteError};
 
 /// Programs that are looked for.
@@ -85,12 +85,9 @@ impl Facts {
         facts.uid = rustix::process::geteuid().as_raw();
         let locked = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         facts.locked_kb_max = locked.map(|bytes| bytes / 1024);
-        let counters = trimtab_measure::what_counts().into_iter();
+        let counters = what_counts().into_iter();
         facts.counters = counters.map(|(name, tried)| (name.to_owned(), tried.err())).collect();
-        facts.no_events = match ProcessEvents::open().source() {
-            EventSource::Connector => None,
-            EventSource::Scans { reason } => Some(reason.clone()),
-        };
+        facts.no_events = own::why_no_events();
         facts.programs = PROGRAMS.into_iter().filter(|name| is_in_path(name)).map(str::to_owned).collect();
         facts.slurm = said("srun", &["--version"]);
         let libraries = said("/sbin/ldconfig", &["-p"]).unwrap_or_default();

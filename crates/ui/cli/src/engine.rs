@@ -6,8 +6,7 @@ use crate::arguments::site::SiteOptions;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_agent::{HostLog, Ways};
-use trimtab_engine::{BoxError, Engine, KnownJob, KnownProcess, Listener};
-use trimtab_session::ImageCache;
+use trimtab_engine::{BoxError, Engine, ImageCache, KnownJob, KnownProcess, Listener};
 use trimtab_store::{JobSummary, Process, Store};
 use trimtab_types::report::{LoopPlace, Report};
 

@@ -1,27 +1,24 @@
 //! `explain`: what a script would do, without doing it: bodies, writes with the bytes before and after, and the code that
 //! would run, disassembled.
 //!
-//! Next: `trimtab-script`'s `explain` for the work; docs/explain.md for what is printed.
+//! Next: `trimtab-engine`'s `code` for the work; docs/explain.md for what is printed.
 
 use crate::arguments::{ExplainOptions, ScriptOptions};
+use crate::engine::Parts;
 use crate::exit_code::{DONE, PARTIAL};
-use crate::points::modules_of;
+use crate::points::code_of;
 use crate::{output, probe};
 use anyhow::bail;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use trimtab_script::{Explained, ExplainedBody, explain};
-use trimtab_session::{ImageCache, Line, Modules, Patch, Piece, PieceRole, Role, disassemble};
-use trimtab_types::ProcAddr;
+use trimtab_engine::{ExplainedBody, Explanation, NotedLine, Patch, Piece, PieceRole, Refused, Role};
+use trimtab_types::Pid;
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;
 /// Writes and pieces of code shown for people unless they ask for more.
 const SHOWN_MAX: usize = 100;
-/// Bytes of the longest instruction.
-const INSTRUCTION_BYTES_MAX: usize = 15;
 /// Columns for the bytes of one that is not unusually long.
 const BYTES_COLUMNS: usize = 3 * 9;
 
@@ -35,11 +32,10 @@ pub fn run(
     let (text, rest) = probe::script_of(script, words)?;
     let script = probe::script_options(script, text);
     let [target] = rest else { bail!("expected a script, and one process id, job or file to explain it for") };
-    let modules = modules_of(target, store, options.process)?;
-    output::print_unread(&modules.unreadable);
-    let explained = explain(&modules, &script).map_err(|error| probe::said(error, &script.text))?;
-    let cache = ImageCache::of_user();
-    let shown = Shown { explained: &explained, modules: &modules, cache: &cache, origin: origins(&explained) };
+    let code = code_of(&Parts::of(None), target, store, options.process)?;
+    output::print_unread(code.unread());
+    let explained = code.explain(&script).map_err(|error| probe::refused(error, &script.text))?;
+    let shown = Shown { explained: &explained, pid: code.pid() };
     if options.json {
         output::print_text(&serde_json::to_string_pretty(&shown.as_json(target))?)?;
     } else {
@@ -49,22 +45,16 @@ pub fn run(
     Ok(if explained.refused.is_empty() { DONE } else { PARTIAL })
 }
 
-/// Where a displaced instruction was, by where it is to be.
-fn origins(explained: &Explained) -> BTreeMap<u64, u64> {
-    explained.plan.moves.iter().map(|(old, new)| (*new, *old)).collect()
-}
-
 struct Shown<'a> {
-    explained: &'a Explained,
-    modules: &'a Modules,
-    cache: &'a ImageCache,
-    origin: BTreeMap<u64, u64>,
+    explained: &'a Explanation<'a>,
+    /// The process; `None`: it is for a file.
+    pid: Option<Pid>,
 }
 
 impl Shown<'_> {
     fn text(&self, target: &str, limit: usize, with_routines: bool) -> String {
         let mut text = String::new();
-        if self.modules.is_of_file() {
+        if self.pid.is_none() {
             let _ = writeln!(text, "{target}, not loaded: every address is as in the file, and no library is there\n");
         }
         self.add_bodies(&mut text);
@@ -81,13 +71,9 @@ impl Shown<'_> {
     }
 
     fn summary(&self) -> String {
-        let (writes, code) = (self.explained.plan.patches.len(), self.code_bytes());
-        let arenas = self.explained.plan.arenas.len();
+        let (writes, code) = (self.explained.patches().len(), self.explained.code_bytes());
+        let arenas = self.explained.arenas();
         format!("{writes} writes, {code} bytes of code in {arenas} arenas; nothing was changed")
-    }
-
-    fn code_bytes(&self) -> usize {
-        self.explained.plan.arenas.iter().map(Vec::len).sum()
     }
 
     fn add_bodies(&self, text: &mut String) {
@@ -101,7 +87,7 @@ impl Shown<'_> {
     }
 
     fn add_writes(&self, text: &mut String, limit: usize) {
-        let patches = &self.explained.plan.patches;
+        let patches = self.explained.patches();
         *text += "\nwrites\n";
         for patch in patches.iter().take(limit) {
             let (before, after) = (hex(&patch.original), hex(&patch.patched));
@@ -113,15 +99,15 @@ impl Shown<'_> {
     /// The islands' code, one behind the other.
     fn add_code(&self, text: &mut String, limit: usize, with_routines: bool) {
         let is_shown = |piece: &&Piece| with_routines || piece.role != PieceRole::Routines;
-        let pieces = &self.explained.plan.pieces;
+        let pieces = self.explained.pieces();
         for piece in pieces.iter().filter(is_shown).take(limit) {
             let _ = writeln!(text, "\n{}", self.heading(piece));
             self.add_before(text, piece);
-            for line in self.lines(piece) {
-                if let Some(name) = self.explained.plan.routines.get(&line.address) {
+            for noted in self.explained.lines(piece) {
+                if let Some(name) = &noted.routine {
                     let _ = writeln!(text, "  routine: {name}");
                 }
-                self.add_line(text, &line);
+                add_line(text, &noted);
             }
         }
         more(text, pieces.iter().filter(is_shown).count().saturating_sub(limit), "pieces of code");
@@ -146,82 +132,17 @@ impl Shown<'_> {
     }
 
     fn named_patch(&self, number: usize) -> String {
-        self.explained.plan.patches.get(number).map_or_else(String::new, named)
+        self.explained.patches().get(number).map_or_else(String::new, named)
     }
 
     /// The instructions that a write takes the place of.
     fn add_before(&self, text: &mut String, piece: &Piece) {
-        let (PieceRole::Island { patch, .. } | PieceRole::Carrier { patch }) = piece.role else { return };
-        let Some(patch) = self.explained.plan.patches.get(patch) else { return };
-        let end = patch.address + patch.original.len() as u64;
-        let lines = disassemble(&self.code_from(patch), patch.address);
-        for line in lines.into_iter().take_while(|line| line.address < end) {
+        for line in self.explained.before(piece) {
             let _ = writeln!(text, "  before: {:#x}  {:BYTES_COLUMNS$}  {}", line.address, hex(&line.bytes), line.text);
         }
     }
 
-    /// The bytes that a write changes, and what follows in the file: it may end in the middle of an instruction.
-    fn code_from(&self, patch: &Patch) -> Vec<u8> {
-        let following = || {
-            let module = self.modules.at(ProcAddr(patch.address))?;
-            let offset = module.loaded.image.file_offset_of(module.bias.to_file(ProcAddr(patch.address)))?;
-            let start = usize::try_from(offset).ok()?.checked_add(patch.original.len())?;
-            let bytes = module.loaded.file.bytes();
-            bytes.get(start..(start + INSTRUCTION_BYTES_MAX).min(bytes.len()))
-        };
-        [&patch.original[..], following().unwrap_or_default()].concat()
-    }
-
-    fn lines(&self, piece: &Piece) -> Vec<Line> {
-        let arena = self.explained.plan.arenas.get(piece.arena);
-        // An arena's code is one behind the other, the first piece first.
-        let first = self.explained.plan.pieces.iter().find(|other| other.arena == piece.arena);
-        let bytes = arena.zip(first).and_then(|(arena, first)| {
-            let at = |address: u64| usize::try_from(address.checked_sub(first.range.start)?).ok();
-            arena.get(at(piece.range.start)?..at(piece.range.end)?)
-        });
-        let bytes = bytes.unwrap_or_default();
-        let data = if piece.role == PieceRole::Routines { self.data_bytes(piece) } else { 0 };
-        let (data, code) = bytes.split_at(data.min(bytes.len()));
-        let start = piece.range.start;
-        let word = |bytes: &[u8]| Line { address: start, bytes: bytes.to_vec(), text: "(data)".into(), target: None };
-        let words = (!data.is_empty()).then(|| word(data)).into_iter();
-        words.chain(disassemble(code, start + data.len() as u64)).collect()
-    }
-
-    /// Shared routines begin with the address of the threads' areas.
-    fn data_bytes(&self, piece: &Piece) -> usize {
-        let first = self.explained.plan.routines.range(piece.range.clone()).next();
-        first.map_or(0, |(address, _)| (address - piece.range.start) as usize)
-    }
-
-    fn add_line(&self, text: &mut String, line: &Line) {
-        let note = self.note(line).map_or_else(String::new, |note| format!("  ; {note}"));
-        let _ = writeln!(text, "  {:#x}  {:BYTES_COLUMNS$}  {:<40}{note}", line.address, hex(&line.bytes), line.text);
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-
-    /// The instruction as it was, or the one that it leads to.
-    fn note(&self, line: &Line) -> Option<String> {
-        if let Some(old) = self.origin.get(&line.address) {
-            return Some(format!("in place of {}", self.place(*old)?));
-        }
-        let target = line.target?;
-        match self.explained.plan.routines.get(&target) {
-            Some(name) => Some((*name).to_owned()),
-            None => self.place(target),
-        }
-    }
-
-    /// A place in the program's code.
-    fn place(&self, address: u64) -> Option<String> {
-        self.modules.at(ProcAddr(address))?;
-        Some(self.modules.describe(address, self.cache))
-    }
-
     fn as_json(&self, target: &str) -> Value {
-        let plan = &self.explained.plan;
         let body = |body: &ExplainedBody| {
             json!({
                 "when": body.when,
@@ -239,18 +160,17 @@ impl Shown<'_> {
                 "role": word(patch.role),
             })
         };
-        let refused = |one: &trimtab_session::Refused| json!({ "name": one.name, "reason": one.reason });
+        let refused = |one: &Refused| json!({ "name": one.name, "reason": one.reason });
         let mut whole = json!({
             "version": JSON_VERSION,
             "bodies": self.explained.bodies.iter().map(body).collect::<Vec<_>>(),
-            "writes": plan.patches.iter().map(patch).collect::<Vec<_>>(),
-            "code": plan.pieces.iter().map(|piece| self.piece_as_json(piece)).collect::<Vec<_>>(),
-            "code_bytes": self.code_bytes(),
+            "writes": self.explained.patches().iter().map(patch).collect::<Vec<_>>(),
+            "code": self.explained.pieces().iter().map(|piece| self.piece_as_json(piece)).collect::<Vec<_>>(),
+            "code_bytes": self.explained.code_bytes(),
             "awaited": self.explained.awaited,
             "refused": self.explained.refused.iter().map(refused).collect::<Vec<_>>(),
         });
-        let (key, value) =
-            if self.modules.is_of_file() { ("file", json!(target)) } else { ("pid", json!(self.modules.pid.0)) };
+        let (key, value) = self.pid.map_or(("file", json!(target)), |pid| ("pid", json!(pid.0)));
         whole[key] = value;
         whole
     }
@@ -262,12 +182,12 @@ impl Shown<'_> {
             PieceRole::Carrier { patch } => ("carrier", Some(*patch), &[][..]),
             PieceRole::Island { patch, bodies, .. } => ("island", Some(*patch), &bodies[..]),
         };
-        let line = |line: &Line| {
+        let noted = |NotedLine { line, note, .. }: &NotedLine| {
             json!({
                 "address": format!("{:#x}", line.address),
                 "bytes": hex(&line.bytes),
                 "text": line.text,
-                "note": self.note(line),
+                "note": note,
             })
         };
         json!({
@@ -276,9 +196,16 @@ impl Shown<'_> {
             "address": format!("{:#x}", piece.range.start),
             "write": write,
             "bodies": bodies,
-            "instructions": self.lines(piece).iter().map(line).collect::<Vec<_>>(),
+            "instructions": self.explained.lines(piece).iter().map(noted).collect::<Vec<_>>(),
         })
     }
+}
+
+fn add_line(text: &mut String, NotedLine { line, note, .. }: &NotedLine) {
+    let note = note.as_ref().map_or_else(String::new, |note| format!("  ; {note}"));
+    let _ = writeln!(text, "  {:#x}  {:BYTES_COLUMNS$}  {:<40}{note}", line.address, hex(&line.bytes), line.text);
+    text.truncate(text.trim_end().len());
+    text.push('\n');
 }
 
 /// Says that something is left out.

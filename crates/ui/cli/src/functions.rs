@@ -1,21 +1,22 @@
 //! `functions`: what could be measured in a process.
 //!
-//! Next: `trimtab-session` for how functions are judged.
+//! Next: `trimtab-engine`'s `code`, which judges them.
 
+use crate::engine::Parts;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::output;
 use crate::points::say_why_nothing;
-use trimtab_engine::{LookedInto, to_look_into};
-use trimtab_measure::{Functions, Listed, list_functions};
-use trimtab_session::{ImageCache, Modules, TailExit};
+use trimtab_engine::{Functions, Listed, LookedInto, Nobody, TailExit, to_look_into};
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
 pub fn list(pid: i32, pattern: &str, json: bool, only_process: bool) -> anyhow::Result<u8> {
     let (mut rows, mut found) = (Vec::new(), 0);
+    let parts = Parts::of(None);
+    let engine = parts.engine(&Nobody, None);
     let programs = to_look_into(Pid(pid), only_process)?;
     for program in &programs {
-        let Functions { listed, unread } = list_functions(program.pid, &ImageCache::of_user(), pattern)?;
+        let Functions { listed, unread } = engine.functions(program.pid, pattern)?;
         output::print_unread(&unread);
         found += listed.len();
         if json {
@@ -29,7 +30,7 @@ pub fn list(pid: i32, pattern: &str, json: bool, only_process: bool) -> anyhow::
     }
     if found == 0 {
         for program in &programs {
-            say_why_nothing(&Modules::read(program.pid, &ImageCache::of_user(), &|_| true)?, pattern);
+            say_why_nothing(engine.code_of_process(program.pid)?.why_no_function(pattern));
         }
     }
     if json {

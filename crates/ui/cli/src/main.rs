@@ -37,17 +37,17 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use exit_code::{DONE, ERROR};
 use std::process::ExitCode;
-use trimtab_engine::Target;
+use trimtab_engine::{Target, own};
 use trimtab_types::Pid;
 
 #[global_allocator]
-static ALLOCATOR: trimtab_os::last_act::Allocator = trimtab_os::last_act::Allocator;
+static ALLOCATOR: own::Allocator = own::Allocator;
 
 fn main() -> ExitCode {
     if let Some(code) = pack::run_if_packed() {
         return code;
     }
-    let command_ns = trimtab_os::monotonic_ns();
+    let command_ns = own::monotonic_ns();
     let arguments = Arguments::parse();
     match carry_out(arguments, command_ns) {
         Ok(code) => ExitCode::from(code),
@@ -82,7 +82,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     // A command that launches a program asks for them afterwards.
     if matches!(arguments.command, Command::Attach { .. } | Command::Measure { .. } | Command::Agent(_)) {
-        trimtab_os::take_short_turns();
+        own::take_short_turns();
     }
     if looks_into_processes(&arguments.command) {
         trimtab_engine::check_descriptors(1)?;

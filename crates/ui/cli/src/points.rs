@@ -1,9 +1,10 @@
 //! `points`: every point of the functions that match, how it would be patched or why it can't be, and the text that
 //! names it in a script.
 //!
-//! Next: `trimtab-script`'s `list_points` for the work; docs/points.md for the shape of the JSON.
+//! Next: `trimtab-engine`'s `code` for the work; docs/points.md for the shape of the JSON.
 
 use crate::arguments::{KindName, PointsOptions};
+use crate::engine::Parts;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::{output, probe};
 use anyhow::{Context as _, bail};
@@ -11,9 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trimtab_engine::to_look_into;
-use trimtab_script::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
-use trimtab_session::{ImageCache, Modules};
+use trimtab_engine::{Code, FunctionPoints, How, ListedPoint, Nobody, PointKind, to_look_into};
 use trimtab_types::Pid;
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
@@ -25,7 +24,7 @@ const TEXT_COLUMNS_MAX: usize = 44;
 
 /// `trimtab points PATTERN PID|JOB|FILE`.
 pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option<PathBuf>) -> anyhow::Result<u8> {
-    let modules = modules_of(target, store, options.process)?;
+    let code = code_of(&Parts::of(None), target, store, options.process)?;
     let kinds: Vec<PointKind> = match options.kind.as_slice() {
         [] => PointKind::ALL.to_vec(),
         kinds => kinds.iter().map(|kind| kind_of(*kind)).collect(),
@@ -36,7 +35,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
         left = usize::MAX;
     }
     let (mut summary, mut rows) = (Summary::default(), Vec::new());
-    list_points(&modules, pattern, &kinds, &mut |mut function: FunctionPoints| -> anyhow::Result<()> {
+    code.points(pattern, &kinds, &mut |mut function: FunctionPoints| -> anyhow::Result<()> {
         summary.matching += 1;
         function.points.retain(|point| !options.refused || point.verdict.is_err());
         if options.refused && function.points.is_empty() {
@@ -48,7 +47,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
         left -= function.points.len();
         match (options.summary, options.json) {
             (true, _) => {}
-            (false, true) => rows.push(as_json(&function, &modules)),
+            (false, true) => rows.push(as_json(&function, code.pid().is_none())),
             (false, false) if function.points.is_empty() => {}
             (false, false) => output::print_text(&shown(&function))?,
         }
@@ -56,7 +55,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
     })?;
     if options.json {
         let mut whole = json!({ "version": JSON_VERSION, "pattern": pattern, "summary": summary.as_json() });
-        let (key, value) = if modules.is_of_file() { ("file", json!(target)) } else { ("pid", json!(modules.pid.0)) };
+        let (key, value) = code.pid().map_or(("file", json!(target)), |pid| ("pid", json!(pid.0)));
         whole[key] = value;
         if !options.summary {
             whole["functions"] = Value::Array(rows);
@@ -65,53 +64,39 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
     } else {
         output::print_text(&summary.text(pattern, options))?;
     }
-    output::print_unread(&modules.unreadable);
+    output::print_unread(code.unread());
     if summary.matching == 0 {
-        say_why_nothing(&modules, pattern);
+        say_why_nothing(code.why_no_function(pattern));
     }
     Ok(if summary.matching == 0 { PARTIAL } else { DONE })
 }
 
 /// Says on standard error why no function matches, if that is known.
-pub fn say_why_nothing(modules: &Modules, pattern: &str) {
-    if let Some(why) = why_no_function(modules, pattern) {
-        eprintln!("trimtab: {why}");
-    }
+pub fn say_why_nothing(why: Option<String>) {
+    why.iter().for_each(|why| eprintln!("trimtab: {why}"));
 }
 
-/// The same for whatever ended because a function of this process was not found.
+/// The same for whatever ended because a function was not found.
 pub fn say_why_not_found(error: &anyhow::Error) {
-    let cause = error.chain().find_map(of_window);
-    if let Some(trimtab_measure::Error::NoSuchFunction { pattern, pid }) = cause
-        && let Ok(modules) = Modules::read(*pid, &ImageCache::of_user(), &|_| true)
-    {
-        say_why_nothing(&modules, pattern);
-    }
-}
-
-/// The error of a window, if that is the cause.
-fn of_window<'e>(cause: &'e (dyn std::error::Error + 'static)) -> Option<&'e trimtab_measure::Error> {
-    match cause.downcast_ref() {
-        Some(trimtab_engine::Error::Measure(error)) => Some(error),
-        _ => cause.downcast_ref(),
-    }
+    let cause = error.chain().find_map(|cause| cause.downcast_ref::<trimtab_engine::Error>());
+    say_why_nothing(cause.and_then(trimtab_engine::Error::why_no_function));
 }
 
 /// A process by its number, a file by its path, or else a job that is known. Of a launcher its ranks are meant, unless
 /// `only_process`.
-pub fn modules_of(target: &str, store: &Option<PathBuf>, only_process: bool) -> anyhow::Result<Modules> {
-    let cache = ImageCache::of_user();
+pub fn code_of(parts: &Parts, target: &str, store: &Option<PathBuf>, only_process: bool) -> anyhow::Result<Code> {
+    let engine = parts.engine(&Nobody, None);
     let pid = if let Ok(pid) = target.parse() {
         first_to_look_into(Pid(pid), only_process)?
     } else if Path::new(target).is_file() {
-        return Ok(Modules::of_file(Path::new(target), &cache)?);
+        return Ok(engine.code_of_file(Path::new(target))?);
     } else if target.contains('/') {
         bail!("there is no file {target}");
     } else {
         probe::process_of(target, store)
             .with_context(|| format!("`{target}` is no process id, no file and no job that runs"))?
     };
-    Ok(Modules::read(pid, &cache, &|_| true)?)
+    Ok(engine.code_of_process(pid)?)
 }
 
 /// Of several programs that one launcher runs the first one, and a word on which process that is and on the others.
@@ -173,9 +158,9 @@ fn shown(function: &FunctionPoints) -> String {
     text + "\n\n"
 }
 
-fn as_json(function: &FunctionPoints, modules: &Modules) -> Value {
+fn as_json(function: &FunctionPoints, is_of_file: bool) -> Value {
     let hex = |address: u64| format!("{address:#x}");
-    let in_process = |address: u64| if modules.is_of_file() { Value::Null } else { hex(address).into() };
+    let in_process = |address: u64| if is_of_file { Value::Null } else { hex(address).into() };
     let in_file = |address: u64| hex(address.wrapping_sub(function.address).wrapping_add(function.file_address));
     let point = |point: &ListedPoint| {
         json!({

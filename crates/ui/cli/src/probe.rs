@@ -12,10 +12,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use trimtab_engine::{Begun, Event, Found, Listener, Nobody, Program, Script, Target};
-use trimtab_script::{Error, Options, Permissions};
+use trimtab_engine::{Begun, Event, Found, Listener, Nobody, Permissions, Program, Script, ScriptOptions as Options};
+use trimtab_engine::{SlurmId, Target, runs_since};
 use trimtab_store::Store;
-use trimtab_track::slurm::SlurmId;
 use trimtab_types::Pid;
 
 /// `trimtab probe SCRIPT PID|JOB` and `trimtab probe SCRIPT -- COMMAND`.
@@ -114,7 +113,7 @@ fn job_in_store(text: &str, store: &Option<PathBuf>) -> anyhow::Result<InStore> 
         _ => {}
     }
     let processes = known.processes(&selection.job.id)?;
-    let running = processes.iter().find(|process| trimtab_os::runs_since(process.pid, process.start_ticks));
+    let running = processes.iter().find(|process| runs_since(process.pid, process.start_ticks));
     let process = running.with_context(|| format!("job {} has ended", selection.job.id))?;
     Ok(InStore::Process(process.pid))
 }
@@ -128,18 +127,10 @@ pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
 }
 
 /// An error in the script is shown with its line; others are as they are.
-pub fn said(error: Error, text: &str) -> anyhow::Error {
-    match error {
-        Error::Script(refused) => anyhow::anyhow!("the script was refused\n{}", refused.render(text)),
-        other => other.into(),
-    }
-}
-
-/// The same of an error on the way to the processes.
-fn refused(error: trimtab_engine::Error, text: &str) -> anyhow::Error {
-    match error {
-        trimtab_engine::Error::Script(error) => said(error, text),
-        other => other.into(),
+pub fn refused(error: trimtab_engine::Error, text: &str) -> anyhow::Error {
+    match error.in_script(text) {
+        Some(shown) => anyhow::anyhow!("the script was refused\n{shown}"),
+        None => error.into(),
     }
 }
 

@@ -4,8 +4,7 @@
 
 use serde_json::json;
 use std::fmt::Write;
-use trimtab_engine::Probed;
-use trimtab_script::{Message, MessageValue, Named, Value};
+use trimtab_engine::{Message, MessageValue, Named, Probed, Value};
 
 /// Columns of a histogram's longest bar.
 const BAR_COLUMNS: u64 = 40;

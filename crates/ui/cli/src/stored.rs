@@ -7,6 +7,7 @@ use crate::output;
 use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use trimtab_engine::{compare as compared_with, headline, own};
 use trimtab_report::{ListedJob, ListedWindow};
 use trimtab_store::{JobSummary, Store};
 use trimtab_types::report::Report;
@@ -25,7 +26,7 @@ pub fn list(path: &Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
 /// The table of jobs, wherever they are kept.
 pub fn show_list(jobs: &[ListedJob]) -> anyhow::Result<u8> {
     let style = output::style(std::io::stdout().is_terminal());
-    output::print_text(&trimtab_report::list(jobs, trimtab_os::unix_s(), &style))?;
+    output::print_text(&trimtab_report::list(jobs, own::unix_s(), &style))?;
     Ok(if jobs.is_empty() { PARTIAL } else { DONE })
 }
 
@@ -72,7 +73,7 @@ pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -
         bail!("give the job alone, `trimtab report {} --compare {before} {after}`", selection.job.id);
     }
     let id = &selection.job.id;
-    let compared = trimtab_window::compare(&store.window(id, *before)?, &store.window(id, *after)?);
+    let compared = compared_with(&store.window(id, *before)?, &store.window(id, *after)?);
     if json {
         output::print_text(&serde_json::to_string_pretty(&compared)?)?;
     } else {
@@ -123,7 +124,7 @@ fn meant_as_file(error: anyhow::Error, text: &str, json: bool) -> anyhow::Error 
 
 /// A report in the form that was asked for.
 pub fn show_report(report: &Report, shown: Shown<'_>) -> anyhow::Result<u8> {
-    let headline = trimtab_window::headline(report);
+    let headline = headline(report);
     if shown.json {
         output::print_text(&trimtab_report::json(report)?)?;
     } else if let Some(html) = shown.html {

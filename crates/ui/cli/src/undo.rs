@@ -7,8 +7,8 @@ use crate::exit_code::{DONE, PARTIAL};
 use crate::output;
 use crate::progress::Terminal;
 use anyhow::bail;
-use trimtab_engine::{Engine, Found, Listener, LookedAt, Nobody, Removed, Target, Undone, UndoneAt, UndoneRank};
-use trimtab_track::slurm::SlurmId;
+use trimtab_engine::{Engine, Found, Listener, LookedAt, Nobody, Removed, SlurmId, Target};
+use trimtab_engine::{Undone, UndoneAt, UndoneRank};
 use trimtab_types::{Pid, of_process, one_line};
 
 /// `trimtab undo PID` and `trimtab undo --slurm JOB`.

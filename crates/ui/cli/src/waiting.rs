@@ -13,7 +13,7 @@ use anyhow::bail;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use trimtab_engine::{Condition, Found, Next, Wait, Waiting, When, call};
+use trimtab_engine::{Condition, Found, Next, Wait, Waiting, When, call, own};
 use trimtab_store::Store;
 use trimtab_types::report::Event;
 
@@ -38,7 +38,7 @@ pub fn run(
     let signal = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, signal.clone())?;
     let parts = Parts::of(Some(site));
-    let pace = window_options(options, trigger, trimtab_os::monotonic_ns())?;
+    let pace = window_options(options, trigger, own::monotonic_ns())?;
     let wait = Wait { whens: &events.when, command: trigger, options: &pace, signal: &signal };
     let mut series = Series { options, events, found, site, store, trigger, measured: 0, code: DONE };
     parts.engine(&terminal, Some(&kept)).wait(found, wait, |waiting| series.run(waiting))
@@ -107,7 +107,7 @@ impl Series<'_> {
             one_of_many: self.events.windows() != Some(1),
             ..self.options.clone()
         };
-        match window_of(&options, self.found, self.site, self.store, trimtab_os::monotonic_ns(), self.trigger, None) {
+        match window_of(&options, self.found, self.site, self.store, own::monotonic_ns(), self.trigger, None) {
             Ok(code) => {
                 self.measured += 1;
                 self.code = self.code.max(code);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use trimtab_engine::{Came, Held, Job, Missed, Sighting, Start, Watched};
+use trimtab_engine::{Came, Held, Job, Missed, Sighting, Start, Watched, own};
 use trimtab_types::report::Report;
 
 /// Where lines go.
@@ -141,9 +141,9 @@ fn pids(start: &Start, job: Option<&Job>) -> Vec<i32> {
 
 fn object(start: &Start, job: Option<&Job>, outcome: Value) -> Value {
     let first = start.processes.first();
-    let now_ns = trimtab_os::monotonic_ns();
+    let now_ns = own::monotonic_ns();
     let ago_s = |then_ns: u64| now_ns.saturating_sub(then_ns) as f64 / 1e9;
-    let started = first.map(|process| trimtab_os::unix_s() - ago_s(process.exec_ns.unwrap_or(process.seen_ns)));
+    let started = first.map(|process| own::unix_s() - ago_s(process.exec_ns.unwrap_or(process.seen_ns)));
     let mut object = json!({
         "number": start.number,
         "program": first.map(|process| process.program.to_string_lossy()),

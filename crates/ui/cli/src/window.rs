@@ -15,13 +15,12 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::HostLog;
-use trimtab_engine::{FirstCall, Found, Group, Measured, Nobody, Program, RANKS_WAIT, Target, Window};
-use trimtab_engine::{hold_children, usual_options};
-use trimtab_measure::{Length, LoopName, Mark, Options, dry_run, has_static_mpi};
+use trimtab_engine::{
+    Engine, FirstCall, Found, Group, Job, Length, LoopName, Mark, Measured, Nobody, Options, Program,
+};
+use trimtab_engine::{RANKS_WAIT, Target, Window, hold_children, runs_since, usual_options};
 use trimtab_report::Style;
-use trimtab_session::ImageCache;
 use trimtab_store::{Process, Store};
-use trimtab_track::{Job, ProcFs, find_job_in};
 use trimtab_types::Pid;
 
 /// Advice where agents come too late to hold ranks.
@@ -71,7 +70,7 @@ pub fn window_of(
         agents_hold: options.agents_hold,
     };
     if options.dry_run {
-        return show_plan(found, &window.options, &parts.cache);
+        return show_plan(&parts.engine(&Nobody, None), found, &window.options);
     }
     let kept = Kept::open(store.as_deref())?;
     check_files(options)?;
@@ -113,15 +112,15 @@ pub fn measure_again(
     }
     let processes = known.processes(&selection.job.id)?;
     drop(known);
-    let runs = |process: &&Process| trimtab_os::runs_since(process.pid, process.start_ticks);
+    let runs = |process: &&Process| runs_since(process.pid, process.start_ticks);
     let Some(process) = processes.iter().find(runs) else {
         bail!(
             "job {} has ended; start it again and use `trimtab attach`, or see `trimtab report {text}`",
             selection.job.id
         );
     };
-    let job = find_job_in(&ProcFs::new(), process.pid, &has_static_mpi)?;
-    measure_found(options, events, &Found::Here(Box::new(job)), site, store, command_ns)
+    let found = Parts::of(Some(site)).engine(&Nobody, None).look_here(process.pid)?;
+    measure_found(options, events, &found, site, store, command_ns)
 }
 
 fn measure_found(
@@ -313,15 +312,15 @@ fn told(problems: Vec<anyhow::Error>) -> anyhow::Result<bool> {
     Ok(is_empty)
 }
 
-fn show_plan(found: &Found, options: &Options, cache: &ImageCache) -> anyhow::Result<u8> {
+fn show_plan(engine: &Engine<'_>, found: &Found, options: &Options) -> anyhow::Result<u8> {
     let Found::Here(job) = found else {
         bail!("--dry-run shows the plan of one node: run `trimtab attach --dry-run PID` there, with the PID of a rank");
     };
     let mut text = String::new();
-    for (process, plan, refused) in dry_run(job, options, cache)? {
-        text += &format!("rank {} (process {})\n{plan}\n", process.rank, process.pid);
-        for one in refused {
-            text += &format!("left out: {}: {}\n", one.name, one.reason);
+    for planned in engine.plan(job, options)? {
+        text += &format!("rank {} (process {})\n{}\n", planned.rank, planned.pid, planned.plan);
+        for (name, reason) in planned.left_out {
+            text += &format!("left out: {name}: {reason}\n");
         }
     }
     output::print_text(&text)?;
