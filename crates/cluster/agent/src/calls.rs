@@ -5,7 +5,7 @@
 //!
 //! Next: `ways`, by which the engine asks for them; `trimtab_site::jobs` for what is said.
 
-use crate::ways::SiteWay;
+use crate::site_way::SiteWay;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -12,26 +12,17 @@ use crate::lead::Lead;
 use crate::remote::Remote;
 use crate::script::Start;
 use crate::script::lead::Probing;
+use crate::site_way::SiteWay;
 use crate::site_window::SiteWindow;
 use crate::start::Starter;
 use crate::ticket::Whose;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_engine::{Bell, BoxError, Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
 use trimtab_engine::{Present, Script, UndoneAt};
 use trimtab_track::{ProcFs, Processes};
 use trimtab_types::report::Report;
-
-/// A site whose standing agents may be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteWay {
-    /// The controller, as `HOST` or `HOST:PORT`.
-    pub controller: String,
-    /// The file of the identity with which it is asked.
-    pub identity: PathBuf,
-}
 
 /// All ways of this crate.
 #[derive(Clone, Debug, Default)]

@@ -120,7 +120,7 @@ impl<'a> Waiting<'a> {
     ///
     /// # Errors
     /// Waiting fails, or Slurm can't be asked.
-    pub fn next(&mut self) -> Result<Next, Error> {
+    pub fn next_event(&mut self) -> Result<Next, Error> {
         let Around { engine, wait, found, .. } = self.around;
         if wait.whens.is_empty() {
             return Ok(match (engine.listener.is_interrupted(), self.around.is_alive()) {

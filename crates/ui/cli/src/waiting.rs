@@ -62,7 +62,7 @@ impl Series<'_> {
         let mut tries = 0;
         while self.events.windows().is_none_or(|windows| tries < windows) {
             self.announce(waiting);
-            let event = match waiting.next()? {
+            let event = match waiting.next_event()? {
                 Next::Window(event) => event,
                 Next::Ended => {
                     eprintln!("trimtab: the job has ended; {} measured", windows(self.measured));
