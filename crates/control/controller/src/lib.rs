@@ -29,6 +29,11 @@ pub mod waits;
 pub mod windows;
 
 pub use error::Error;
+
+/// A site's parts, for whoever runs or asks one: the authority, identities, roles, and what is said.
+pub use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, TREE_PORT, api, jobs};
+pub use trimtab_site::{Authority, Client, Identity, Role, Serial, SiteError};
+
 pub use routes::own_version;
 pub use state::Controller;
 
@@ -41,7 +46,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::Semaphore;
-use trimtab_site::{Identity, Watch};
+use trimtab_site::Watch;
 use trimtab_store::Store;
 use windows::Windows;
 

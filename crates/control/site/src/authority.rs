@@ -97,6 +97,16 @@ impl Authority {
         self.issue_between(role, now - CLOCK_SLACK, now + valid_for, path)
     }
 
+    /// The file of a role's identity in a folder.
+    pub fn file_of(role: &Role, folder: &Path) -> PathBuf {
+        folder.join(match role {
+            Role::Controller => "controller.pem".to_owned(),
+            Role::Node { host } => format!("node-{host}.pem"),
+            Role::User { uid } => format!("user-{uid}.pem"),
+            Role::Administrator { uid } => format!("administrator-{uid}.pem"),
+        })
+    }
+
     /// As [`Authority::issue`], valid for a given time; tests make expired ones.
     ///
     /// # Errors

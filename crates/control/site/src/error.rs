@@ -45,6 +45,12 @@ pub enum SiteError {
         /// The text that was given.
         whom: String,
     },
+    /// No job has such a name.
+    #[error("{name:?} is no job's name at a site; `trimtab list --controller HOST` shows them")]
+    NoName {
+        /// The text that was given.
+        name: String,
+    },
     /// A certificate could not be made.
     #[error("a certificate could not be made")]
     Certificate(#[from] rcgen::Error),

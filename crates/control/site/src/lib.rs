@@ -11,7 +11,7 @@
 //! A [`Knock`] over the tree of agents grants nothing: it says that there is something to ask the controller
 //! for, and agents ask it directly, by a connection on which both ends have proved their roles.
 //!
-//! Next: [`role`], then [`api`] and [`jobs`] for what can be asked, [`client`] for asking.
+//! Next: [`role`], then [`api`] and [`jobs`] for what can be asked, [`client`] and `questions` for asking.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -20,6 +20,7 @@ pub mod client;
 pub mod error;
 pub mod identity;
 pub mod jobs;
+mod questions;
 mod refusal;
 pub mod register;
 pub mod revoked;

@@ -9,8 +9,8 @@ use crate::output;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
+use trimtab_controller::{Client, Identity, SiteError};
 use trimtab_engine::{own, what_counts};
-use trimtab_site::{Client, Identity, SiteError};
 
 /// Programs that are looked for.
 const PROGRAMS: [&str; 9] =
@@ -159,7 +159,7 @@ pub struct Refusal {
 /// Asks a controller if it knows this identity; agents may not see the tree, but are known.
 fn asked(name: &str, identity: &Identity) -> Result<String, Refusal> {
     let client = Client::new(name, identity).map_err(refusal)?;
-    match client.get::<trimtab_site::api::Tree>("/v1/tree") {
+    match client.tree() {
         Ok(tree) => Ok(format!("{name} answers: {} agents", tree.agents.len())),
         Err(SiteError::Refused { status: 403, .. }) => Ok(format!("{name} answers")),
         Err(error) => Err(refusal(error)),

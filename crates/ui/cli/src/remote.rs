@@ -1,16 +1,15 @@
 //! The store of a site: windows that went through it are filed there, and shown again by `list` and `report`.
 //!
-//! Next: `stored` for one's own store, which has them too; `trimtab_site::jobs` for what is said.
+//! Next: `stored` for one's own store, which has them too; `trimtab_controller::jobs` for what is said.
 
 use crate::arguments::site::KeptOptions;
 use crate::exit_code::PARTIAL;
 use crate::{output, stored};
 use anyhow::{Context, bail};
+use trimtab_controller::jobs::JobLine;
+use trimtab_controller::{Client, SiteError};
 use trimtab_engine::{Filed, Measured};
 use trimtab_report::{ListedJob, ListedWindow};
-use trimtab_site::jobs::{JobLine, JobWindows, Jobs, Trigger, Triggered};
-use trimtab_site::{Client, Identity, SiteError};
-use trimtab_types::report::Report;
 
 /// Has the site keep a window that its agents measured. What it does not keep is in the own store, and a word is said about it.
 pub fn file(measured: &mut Measured) {
@@ -31,7 +30,7 @@ fn kept_where(filed: Result<Filed, String>, here: Option<&str>) -> String {
 
 /// `trimtab list --controller HOST`.
 pub fn list(controller: &str, site: &KeptOptions, json: bool) -> anyhow::Result<u8> {
-    let jobs: Jobs = kept(client(controller, site)?.get("/v1/jobs"))?;
+    let jobs = kept(client(controller, site)?.jobs())?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&jobs)?)?;
         return Ok(if jobs.jobs.is_empty() { PARTIAL } else { crate::exit_code::DONE });
@@ -51,15 +50,15 @@ pub fn report(
 ) -> anyhow::Result<u8> {
     let text = window.context("which window of the site's? `trimtab list --controller HOST` shows the jobs")?;
     let client = client(controller, site)?;
-    let report: Report = match text.split_once('/') {
+    let report = match text.split_once('/') {
         Some((job, window)) => {
             let Ok(window) = window.parse::<u32>() else { bail!("{text}: after the slash comes a window's number") };
-            kept(client.get(&format!("/v1/jobs/{}/windows/{window}", in_path(job)?)))?
+            kept(client.report(job, window))?
         }
         None => {
-            let found: JobWindows = kept(client.get(&format!("/v1/jobs/{}", in_path(text)?)))?;
+            let found = kept(client.job(text))?;
             let Some(newest) = found.job.newest else { bail!("the site keeps no window of {text} any more") };
-            client.get(&format!("/v1/jobs/{}/windows/{}", found.job.id, newest.window))?
+            client.report(&found.job.id, newest.window)?
         }
     };
     stored::show_report(&report, shown)
@@ -67,8 +66,7 @@ pub fn report(
 
 /// `trimtab trigger JOB [NAME] --controller HOST`.
 pub fn trigger(controller: &str, site: &KeptOptions, job: &str, name: &str) -> anyhow::Result<u8> {
-    let path = format!("/v1/jobs/{}/trigger", in_path(job)?);
-    let Triggered { reached } = client(controller, site)?.post(&path, &Trigger { name: name.to_owned() })?;
+    let reached = client(controller, site)?.trigger(job, name)?;
     output::print_text(&format!("{job}: {reached} heard the call"))?;
     Ok(crate::exit_code::DONE)
 }
@@ -85,16 +83,7 @@ fn kept<A>(answer: Result<A, SiteError>) -> anyhow::Result<A> {
 }
 
 fn client(controller: &str, site: &KeptOptions) -> anyhow::Result<Client> {
-    Ok(Client::new(controller, &Identity::of_command(&site.of(controller).identity())?)?)
-}
-
-/// A job's name, which stands in a path as it is.
-fn in_path(name: &str) -> anyhow::Result<&str> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:+".contains(&byte);
-    if name.is_empty() || !name.bytes().all(fits) {
-        bail!("{name:?} is no job's name at a site; `trimtab list --controller HOST` shows them");
-    }
-    Ok(name)
+    Ok(Client::of_command(controller, &site.of(controller).identity())?)
 }
 
 fn listed(job: JobLine) -> ListedJob {
@@ -129,15 +118,6 @@ mod tests {
         ] {
             let said = kept_where(filed, here);
             assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
-        }
-    }
-
-    #[test]
-    fn only_names_stand_in_a_path() {
-        for (name, fits) in
-            [("app-3", true), ("4711_2.0", true), ("n1:4711", true), ("", false), ("../tree", false), ("a b", false)]
-        {
-            assert_eq!(in_path(name).is_ok(), fits, "{name}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A site's standing parts: its authority, its controller, the agents of its nodes.
 //!
-//! Next: `trimtab-site` for identities, `trimtab-controller` and `trimtab_agent::standing` for what runs.
+//! Next: `trimtab-controller` for identities and the service, `trimtab_agent::standing` for what runs on nodes.
 
 use crate::arguments::site::{AgentOptions, ControllerOptions, SiteCommand};
 use crate::exit_code::DONE;
@@ -11,8 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_agent::standing::{Standing, stand};
-use trimtab_controller::{Options, serve};
-use trimtab_site::{Authority, Identity, REVOKED_FILE, Role, Serial};
+use trimtab_controller::{Authority, Identity, Options, REVOKED_FILE, Role, Serial, serve};
 use trimtab_store::Store;
 
 /// `trimtab site`.
@@ -20,7 +19,8 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
     match command {
         SiteCommand::Init { folder, days } => {
             let authority = Authority::create(folder)?;
-            let (controller, _) = issue(&authority, &Role::Controller, *days, folder)?;
+            let controller = Authority::file_of(&Role::Controller, folder);
+            issue(&authority, &Role::Controller, *days, &controller)?;
             output::print_text(&format!(
                 "{}: the site's authority; keep this folder where only administrators are\n\
                  {}: for the controller, as /etc/trimtab/controller.pem on its host (root, mode 600)\n\
@@ -33,9 +33,9 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
         SiteCommand::Issue { folder, roles, days, output } => {
             let authority = Authority::open(folder)?;
             for role in roles {
-                let folder = output.as_deref().unwrap_or(folder);
-                let is_renewed = folder.join(file_name(role)).exists();
-                let (path, serial) = issue(&authority, role, *days, folder)?;
+                let path = Authority::file_of(role, output.as_deref().unwrap_or(folder));
+                let is_renewed = path.exists();
+                let serial = issue(&authority, role, *days, &path)?;
                 output::print_text(&format!("{}: for {role}, valid for {days} days, serial {serial}", path.display()))?;
                 if is_renewed {
                     output::print_text("the identity that was in this file stays valid until it ends or is revoked")?;
@@ -64,19 +64,8 @@ fn revoke(authority: &Authority, whom: &str, list: Option<&Path>) -> anyhow::Res
     ))
 }
 
-fn file_name(role: &Role) -> String {
-    match role {
-        Role::Controller => "controller.pem".to_owned(),
-        Role::Node { host } => format!("node-{host}.pem"),
-        Role::User { uid } => format!("user-{uid}.pem"),
-        Role::Administrator { uid } => format!("administrator-{uid}.pem"),
-    }
-}
-
-fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow::Result<(PathBuf, Serial)> {
-    let path = folder.join(file_name(role));
-    let serial = authority.issue(role, Duration::from_secs(u64::from(days) * 24 * 3600), &path)?;
-    Ok((path, serial))
+fn issue(authority: &Authority, role: &Role, days: u32, path: &Path) -> anyhow::Result<Serial> {
+    Ok(authority.issue(role, Duration::from_secs(u64::from(days) * 24 * 3600), path)?)
 }
 
 /// `trimtab controller`.

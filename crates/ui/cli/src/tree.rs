@@ -1,21 +1,20 @@
 //! `trimtab tree`: who is connected to whom, how long the way is, what waits, and what was survived.
 //!
-//! Next: `trimtab_site::api::Tree`, which is what `--json` prints.
+//! Next: `trimtab_controller::api::Tree`, which is what `--json` prints.
 
 use crate::arguments::site::SiteOptions;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::output;
 use anyhow::Context;
 use std::collections::BTreeMap;
-use trimtab_site::api::{Health, Member, Tree};
-use trimtab_site::{Client, Identity};
+use trimtab_controller::Client;
+use trimtab_controller::api::{Health, Member, Tree};
 
 /// Asks the controller and shows what it says.
 pub fn show(site: &SiteOptions, json: bool) -> anyhow::Result<u8> {
     let controller =
         site.controller().context("which controller? give --controller HOST, or set TRIMTAB_CONTROLLER")?;
-    let client = Client::new(&controller, &Identity::of_command(&site.identity())?)?;
-    let tree: Tree = client.get("/v1/tree")?;
+    let tree = Client::of_command(&controller, &site.identity())?.tree()?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&tree)?)?;
     } else {
@@ -108,7 +107,7 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_site::api::{SCHEMA, Service};
+    use trimtab_controller::api::{SCHEMA, Service};
 
     fn member(index: u32, parent: Option<Option<u32>>) -> Member {
         let survived = u64::from(index == 2);

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
-use trimtab_site::Authority;
+use trimtab_controller::Authority;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 

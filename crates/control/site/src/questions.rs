@@ -1,0 +1,86 @@
+//! The questions that people have for a controller, each with its answer's type.
+//!
+//! Next: `client`, which asks; `api` and `jobs` for the answers.
+
+use crate::api::Tree;
+use crate::client::Client;
+use crate::error::SiteError;
+use crate::identity::Identity;
+use crate::jobs::{JobWindows, Jobs, Trigger, Triggered};
+use std::path::Path;
+use trimtab_types::report::Report;
+
+impl Client {
+    /// For a command of a person with the identity in a file.
+    ///
+    /// # Errors
+    /// An identity that can't be used.
+    pub fn of_command(controller: &str, identity: &Path) -> Result<Self, SiteError> {
+        Client::new(controller, &Identity::of_command(identity)?)
+    }
+
+    /// Which agents there are, and who calls whom.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; so for all questions.
+    pub fn tree(&self) -> Result<Tree, SiteError> {
+        self.get("/v1/tree")
+    }
+
+    /// The jobs whose windows are kept.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn jobs(&self) -> Result<Jobs, SiteError> {
+        self.get("/v1/jobs")
+    }
+
+    /// A job with its windows.
+    ///
+    /// # Errors
+    /// As [`Client::get`], and [`SiteError::NoName`].
+    pub fn job(&self, job: &str) -> Result<JobWindows, SiteError> {
+        self.get(&format!("/v1/jobs/{}", in_path(job)?))
+    }
+
+    /// The report of one window.
+    ///
+    /// # Errors
+    /// As [`Client::get`], and [`SiteError::NoName`].
+    pub fn report(&self, job: &str, window: u32) -> Result<Report, SiteError> {
+        self.get(&format!("/v1/jobs/{}/windows/{window}", in_path(job)?))
+    }
+
+    /// Calls whoever waits for a job; how many have heard it. `name` is kept with their windows.
+    ///
+    /// # Errors
+    /// As [`Client::post`], and [`SiteError::NoName`].
+    pub fn trigger(&self, job: &str, name: &str) -> Result<u32, SiteError> {
+        let trigger = Trigger { name: name.to_owned() };
+        let Triggered { reached } = self.post(&format!("/v1/jobs/{}/trigger", in_path(job)?), &trigger)?;
+        Ok(reached)
+    }
+}
+
+/// A job's name, which stands in a path as it is.
+fn in_path(name: &str) -> Result<&str, SiteError> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:+".contains(&byte);
+    match !name.is_empty() && name.bytes().all(fits) {
+        true => Ok(name),
+        false => Err(SiteError::NoName { name: name.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_stand_in_a_path() {
+        for (name, fits) in
+            [("app-3", true), ("4711_2.0", true), ("n1:4711", true), ("", false), ("../tree", false), ("a b", false)]
+        {
+            assert_eq!(in_path(name).is_ok(), fits, "{name}");
+        }
+    }
+}
