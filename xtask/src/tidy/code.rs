@@ -1,4 +1,5 @@
-//! Rules about Rust text: purpose first, short functions, `unsafe` in its rooms, nothing unfinished, nothing that panics.
+//! Rules about Rust text: purpose first, short functions, `unsafe` in its rooms, nothing unfinished, nothing that
+//! panics, no library that prints.
 //!
 //! They search the views of `rust_source`, so that a word in a string is not taken for code.
 //!
@@ -34,6 +35,10 @@ const UNFINISHED: &[(&str, &str)] = &[
 
 /// Words with which a comment does not begin: it says who does what.
 const OPENINGS: [&str; 5] = ["What", "Who", "Whose", "Whom", "Whether"];
+
+/// The only crate of ours that prints, and the macros by which others would.
+const PRINTS: &str = "crates/ui/cli/";
+const PRINTED_BY: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 
 /// Every Rust file starts with `//!`.
 pub fn files_open_with_their_purpose(tree: &Tree) -> Vec<Finding> {
@@ -116,6 +121,24 @@ pub fn production_code_does_not_panic(tree: &Tree) -> Vec<Finding> {
             let thread = "this panics where the system gives no thread: use `thread::Builder`, and say what then";
             findings.extend(find(path, &source.production, "thread::spawn(", thread));
             findings.extend(find(path, &source.production, "scope.spawn(", thread));
+        }
+    }
+    findings
+}
+
+/// A library says what goes on as values, events and notices; the programs that use it decide what is printed. The command
+/// line alone prints.
+pub fn libraries_do_not_print(tree: &Tree) -> Vec<Finding> {
+    let test_files = test_module_files(tree);
+    let mut findings = Vec::new();
+    for (path, source) in tree.rust_files() {
+        let is_library = path.starts_with("crates/") && path.contains("/src/") && !path.starts_with(PRINTS);
+        if !is_library || in_test_folder(path) || test_files.contains(path) {
+            continue;
+        }
+        for name in PRINTED_BY {
+            let message = format!("no `{name}` in a library: tell an event, return it, or `trimtab_types::notice` it");
+            findings.extend(find(path, &source.production, name, &message));
         }
     }
     findings
@@ -237,6 +260,25 @@ mod tests {
             ("string", "a.rs", "f(\"\n// What\")", vec![]),
         ] {
             assert_eq!(lines(comments_begin_with_a_subject, path, text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_that_print_are_found() {
+        let says = "fn f() {\n eprintln!(\"x\");\n}";
+        for (name, path, text, expected) in [
+            ("library", "crates/a/src/lib.rs", says, vec![2]),
+            ("each macro", "crates/a/src/lib.rs", "print!(x);\nprintln!(x);\neprint!(x);", vec![1, 2, 3]),
+            ("command line", "crates/ui/cli/src/main.rs", says, vec![]),
+            ("test module", "crates/a/src/lib.rs", "#[cfg(test)]\nmod t { fn f() { println!() } }", vec![]),
+            ("example", "crates/a/examples/b.rs", says, vec![]),
+            ("not shipped", "testing/a/src/lib.rs", says, vec![]),
+            ("text", "crates/a/src/lib.rs", "/// println!(x)\nfn f() -> &str { \"println!\" }", vec![]),
+            ("told otherwise", "crates/a/src/lib.rs", "writeln!(out, x)?; notice(x);", vec![]),
+        ] {
+            let mut found = lines(libraries_do_not_print, path, text);
+            found.sort_unstable();
+            assert_eq!(found, expected, "{name}");
         }
     }
 

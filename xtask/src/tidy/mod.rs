@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     code::unfinished_work_is_absent,
     code::comments_begin_with_a_subject,
     code::production_code_does_not_panic,
+    code::libraries_do_not_print,
     rooms::edges_are_allowed,
     rooms::permissions_are_used,
     rooms::pure_rooms_touch_nothing,
@@ -69,8 +70,9 @@ mod tests {
     fn every_rule_is_run() {
         let machine_path = ["/wo", "rk/x"].concat();
         let long = format!("fn f() {{{}}}", "\n".repeat(80));
-        let text =
-            format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n// What.\n{long}");
+        let text = format!(
+            "use std::fs;\nfn g() {{ unsafe {{ h().unwrap(); println!() }} }} // FIXME {machine_path}\n// What.\n{long}"
+        );
         let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
         tree.files.push(TreeFile::new("a.o", b"\0"));
         tree.packages = vec![
@@ -85,6 +87,7 @@ mod tests {
             "no `FIXME`",
             "no comment begins with",
             "no `unwrap()`",
+            "in a library",
             "must not depend",
             "and does not: take it out",
             "is pure",

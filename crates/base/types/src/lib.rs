@@ -10,10 +10,12 @@
 mod cause;
 pub mod comparison;
 pub mod context;
+mod notice;
 pub mod procfs;
 pub mod report;
 
 pub use cause::{of_process, one_line};
+pub use notice::{hear_notices, notice};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -7,7 +7,7 @@ use trimtab_audit::permit::{Denied, Requester};
 use trimtab_audit::{Cause, Entry, Log, Target, What};
 use trimtab_engine::{BoxError, Change, Changed, End};
 use trimtab_track::{Job, ProcFs, Processes, RankProcess};
-use trimtab_types::Pid;
+use trimtab_types::{Pid, notice};
 
 /// The log and the ranks it is about.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Audit {
         if std::mem::take(&mut self.is_open)
             && let Err(error) = self.write(what)
         {
-            eprintln!("trimtab: {error}");
+            notice(&error.to_string());
         }
     }
 

@@ -18,7 +18,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trimtab_overlay::Timing;
-use trimtab_types::Pid;
+use trimtab_types::{Pid, notice};
 
 /// The hidden command of the program that runs [`guard`].
 pub const COMMAND: &str = "guard";
@@ -105,7 +105,7 @@ pub fn guard(agent: &mut impl Read) -> Result<(), Error> {
             break;
         }
         if attempt == TRIES_MAX {
-            problems.iter().for_each(|problem| eprintln!("trimtab: what a killed agent left stays in: {problem}"));
+            problems.iter().for_each(|problem| notice(&format!("what a killed agent left stays in: {problem}")));
         }
         std::thread::sleep(TRY_EVERY);
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_measure::FirstCall;
 use trimtab_track::{Job, ProcFs, Tops};
-use trimtab_types::{Pid, one_line};
+use trimtab_types::{Pid, notice, one_line};
 
 /// The first look is over within so long, or nobody waits for it.
 const LOOKS_MAX: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Holds {
         let may_change = move |pid: Pid| may_hold(pid, &command, hold, &written, guard.as_deref());
         let seconds = Duration::from_secs(hold.seconds);
         let begun = FirstCall::begin_below(move || tops.now(&ProcFs::new()), seconds, may_change);
-        let first_call = begun.map_err(|error| eprintln!("trimtab: nobody can be held: {error}")).ok()?;
+        let first_call = begun.map_err(|error| notice(&format!("nobody can be held: {error}"))).ok()?;
         first_call.wait_until_it_looks(LOOKS_MAX);
         Some(Holds { first_call, lines, found: None, is_any_behind: false })
     }

@@ -21,7 +21,7 @@ use trimtab_site::Client;
 use trimtab_site::api::{Order, Outcome};
 use trimtab_track::slurm::{self, SlurmRun};
 use trimtab_track::{Job, RankProcess};
-use trimtab_types::{Pid, one_line};
+use trimtab_types::{Pid, notice, one_line};
 
 /// Users' agents on one host at once.
 const RUNNING_COUNT_MAX: usize = 32;
@@ -61,22 +61,22 @@ impl Starts {
     pub(crate) fn carry_out(&self, client: &Client, window: u64, host: &str) {
         let order: Order = match client.get(&format!("/v1/windows/{window}/order")) {
             Ok(order) => order,
-            Err(error) => return eprintln!("trimtab: window {window}: {}", one_line(&error)),
+            Err(error) => return notice(&format!("window {window}: {}", one_line(&error))),
         };
         let (refused, owner) = match self.start(&order, host) {
             Err(why) => {
-                eprintln!("trimtab: window {window} of user {} is refused: {why}", order.uid);
+                notice(&format!("window {window} of user {} is refused: {why}", order.uid));
                 (Some(why), None)
             }
             Ok(owner) => {
-                eprintln!("trimtab: window {window} of user {}: an agent of user {owner} was started", order.uid);
+                notice(&format!("window {window} of user {}: an agent of user {owner} was started", order.uid));
                 (None, Some(owner))
             }
         };
         let outcome = Outcome { refused, owner };
         let told: Result<(), _> = client.post(&format!("/v1/windows/{window}/outcome"), &outcome);
         if let Err(error) = told {
-            eprintln!("trimtab: window {window}: {}", one_line(&error));
+            notice(&format!("window {window}: {}", one_line(&error)));
         }
     }
 
@@ -119,11 +119,11 @@ impl Starts {
             let ended = agent.wait();
             lock(&counts).running -= 1;
             if let Some(signal) = ended.ok().and_then(|status| status.signal()) {
-                eprintln!("trimtab: the agent of user {owner}, process {}, was ended by signal {signal}", agent.id());
+                notice(&format!("the agent of user {owner}, process {}, was ended by signal {signal}", agent.id()));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("trimtab-reaper".to_owned()).spawn(wait) {
-            eprintln!("trimtab: nobody awaits the end of an agent of user {owner}: no thread can be started: {error}");
+            notice(&format!("nobody awaits the end of an agent of user {owner}: no thread can be started: {error}"));
         }
     }
 }

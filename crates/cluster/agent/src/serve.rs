@@ -36,7 +36,7 @@ use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, RankProcess};
-use trimtab_types::{Pid, Rank, one_line};
+use trimtab_types::{Pid, Rank, notice, one_line};
 
 /// Time between two looks at signals and the clock.
 const LOOK: Duration = Duration::from_millis(200);
@@ -84,7 +84,7 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
 /// Probes go in without a guard too: then a killed agent's stay until somebody takes them out.
 fn guard_of(command: &str) -> Option<Arc<Guard>> {
     let started = Guard::start(command);
-    let told = started.map_err(|error| eprintln!("trimtab: no process stands by in case this one is killed: {error}"));
+    let told = started.map_err(|error| notice(&format!("no process stands by in case this one is killed: {error}")));
     told.ok().map(Arc::new)
 }
 
@@ -470,7 +470,7 @@ impl<'a> Agent<'a> {
     /// Takes out whatever is in.
     fn abandon(&mut self, why: &str) {
         if self.scripts.abandon() {
-            eprintln!("trimtab: {why}: the script's probes were taken out");
+            notice(&format!("{why}: the script's probes were taken out"));
         }
         self.end_script();
         // Nobody asks for them any more.
@@ -481,7 +481,7 @@ impl<'a> Agent<'a> {
         if let Some(ranks) = &mut self.ranks
             && ranks.node.give_up()
         {
-            eprintln!("trimtab: {why}: the probes were taken out");
+            notice(&format!("{why}: the probes were taken out"));
             ranks.audit.end(&What::Restored);
         }
         self.held_lines.end();

@@ -21,7 +21,7 @@ use trimtab_overlay::{NodeId, Setup, Told};
 use trimtab_reduce::{RankSet, Registry};
 use trimtab_site::api::{Enrol, Health, Placed, RevokedList};
 use trimtab_site::{Client, Identity, Knock, Role, TIMING, Watch};
-use trimtab_types::{Rank, one_line};
+use trimtab_types::{Rank, notice, one_line};
 
 /// Time between two looks at signals.
 const LOOK: Duration = Duration::from_millis(500);
@@ -91,7 +91,7 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
         asked_to_end: asked_to_end()?,
     };
     if let Some(warning) = another_host(&agent.host, &trimtab_measure::host_name()) {
-        eprintln!("trimtab: {warning}");
+        notice(&warning);
     }
     let mut pauses = Pauses::new(&agent.host);
     let mut said = String::new();
@@ -107,7 +107,7 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
                 // Once for the same thing in a row: the controller may be away for days.
                 let now = one_line(&error);
                 if now != said {
-                    eprintln!("trimtab: {now}");
+                    notice(&now);
                     said = now;
                 }
                 // Whoever could not be reached may be on the list by now, or it may be the one that is.
@@ -209,16 +209,16 @@ impl Agent {
         let Some(revoked) = self.revoked.as_mut().and_then(Watch::look) else { return };
         let ended = link.handle().close_revoked(|certificate| revoked.is_revoked(certificate));
         if ended > 0 {
-            eprintln!("trimtab: {ended} connections were ended: their other ends were revoked");
+            notice(&format!("{ended} connections were ended: their other ends were revoked"));
         }
     }
 
     fn pushed_out(&mut self) {
-        eprintln!(
-            "trimtab: this agent was sent away {PUSHED_OUT_COUNT_MAX} times in a row as soon as it was in the tree: another \
+        notice(&format!(
+            "this agent was sent away {PUSHED_OUT_COUNT_MAX} times in a row as soon as it was in the tree: another \
              one has the same identity, {}, on this host or another; it waits before it tries again",
             self.host
-        );
+        ));
         self.orphan_since.get_or_insert_with(Instant::now);
     }
 
@@ -230,7 +230,7 @@ impl Agent {
             after = format!(", after {} ms with nobody above it", since.elapsed().as_millis());
         }
         let above = parent.0.checked_sub(1).map_or("the controller".to_owned(), |above| format!("agent {above}"));
-        eprintln!("trimtab: agent {index} is in the tree, below {above}{after}");
+        notice(&format!("agent {index} is in the tree, below {above}{after}"));
     }
 
     fn knocked(&self, link: &Blocking, index: u32, stream: u32, payload: &[u8]) {
@@ -260,7 +260,7 @@ impl Agent {
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
-            eprintln!("trimtab: {name}: no thread can be started: {error}");
+            notice(&format!("{name}: no thread can be started: {error}"));
         }
     }
 
@@ -278,7 +278,7 @@ impl Agent {
                     Ok(()) => return,
                     Err(_) if tries_left > 0 => std::thread::sleep(FETCH_AGAIN),
                     Err(error) => {
-                        eprintln!("trimtab: the controller's list of revoked certificates: {}", one_line(&error));
+                        notice(&format!("the controller's list of revoked certificates: {}", one_line(&error)));
                     }
                 }
             }

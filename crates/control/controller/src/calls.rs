@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use std::time::{Duration, Instant};
 use trimtab_site::jobs::{Awaited, Awaiting, Heard, Trigger, Triggered};
 use trimtab_store::Error;
+use trimtab_types::notice;
 
 /// How long an answer waits for a call: shorter than clients wait for one, and than anything between may cut.
 const HOLD_MAX: Duration = Duration::from_secs(5);
@@ -91,7 +92,7 @@ pub(crate) async fn trigger(
             "whoever waits for this job has a call already and has not come to it; try again".to_owned(),
         )),
         Reached { heard, .. } => {
-            eprintln!("trimtab: {} calls for a window of job {job}", caller.role);
+            notice(&format!("{} calls for a window of job {job}", caller.role));
             Ok(Json(Triggered { reached: heard }))
         }
     }

@@ -18,8 +18,8 @@ use trimtab_site::Role;
 use trimtab_site::api::{REPORT_BYTES_MAX, SCHEMA};
 use trimtab_site::jobs::{EventLine, Filed, Filing, JobLine, JobWindows, Jobs, WindowLine};
 use trimtab_store::{Error, JobSummary, Room, Store, WindowSummary};
-use trimtab_types::one_line;
 use trimtab_types::report::{Report, SCHEMA as REPORT_SCHEMA};
+use trimtab_types::{notice, one_line};
 
 /// The room for one user's windows: years of a few each day, and no user's share of a disk.
 const ROOM: Room = Room { window_count_max: 4096, byte_count_max: 512 << 20 };
@@ -43,7 +43,7 @@ impl From<Error> for Refusal {
             return Refusal(status, error.to_string());
         }
         // Where the site keeps what is for its administrators.
-        eprintln!("trimtab: {}", one_line(&error));
+        notice(&one_line(&error));
         Refusal(status, "the site's store can't be used now; the controller's log says why".to_owned())
     }
 }
@@ -69,9 +69,9 @@ pub(crate) async fn file(
     let keeper = controller.clone();
     let filed = off_thread(move || keep(&keeper, owner, &body)).await;
     match &filed {
-        Ok(Filed { job, window }) => eprintln!("trimtab: window {id} of {} is kept as {job}/{window}", caller.role),
+        Ok(Filed { job, window }) => notice(&format!("window {id} of {} is kept as {job}/{window}", caller.role)),
         Err(Refusal(_, why)) => {
-            eprintln!("trimtab: the report of window {id} is not kept: {why}");
+            notice(&format!("the report of window {id} is not kept: {why}"));
             controller.state().windows.not_filed(id);
         }
     }

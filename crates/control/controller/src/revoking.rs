@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trimtab_reduce::RankSet;
 use trimtab_site::{Knock, Revoked, Watch};
-use trimtab_types::Rank;
+use trimtab_types::{Rank, notice};
 
 /// Time between two looks whether somebody was revoked.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,9 +27,7 @@ pub(crate) async fn end(mut watch: Watch, controller: Arc<Controller>, live: Arc
         let agents = controller.nodes.close_revoked(|certificate| revoked.is_revoked(certificate));
         let callers = live.cut(|certificate| revoked.is_revoked(certificate));
         if agents + callers > 0 {
-            eprintln!(
-                "trimtab: connections that were ended, since they were revoked: agents {agents}, others {callers}"
-            );
+            notice(&format!("connections that were ended, since they were revoked: agents {agents}, others {callers}"));
         }
     }
 }

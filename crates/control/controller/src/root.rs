@@ -21,6 +21,7 @@ use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
 use trimtab_site::{Identity, Knock, TIMING};
+use trimtab_types::notice;
 
 /// Whoever has not answered after so long is left out.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -68,9 +69,9 @@ impl Root {
             // Nobody waits for it if this fails.
             Told::Result(result) => drop(sender.send((Instant::now(), result))),
             Told::Ranks { gained, lost } if !gained.is_empty() => {
-                eprintln!("trimtab: agents {gained} joined{}", and_lost(&lost));
+                notice(&format!("agents {gained} joined{}", and_lost(&lost)));
             }
-            Told::Ranks { lost, .. } => eprintln!("trimtab: agents {lost} are gone"),
+            Told::Ranks { lost, .. } => notice(&format!("agents {lost} are gone")),
             _ => {}
         };
         let hosted = Hosted::start(config, Some(Address::Tcp(listen)), owner)

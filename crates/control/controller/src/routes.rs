@@ -24,7 +24,7 @@ use trimtab_site::api::{
     WindowState,
 };
 use trimtab_site::{Knock, Role};
-use trimtab_types::Rank;
+use trimtab_types::{Rank, notice};
 
 /// All of the API.
 pub fn routes(controller: Arc<Controller>) -> Router {
@@ -73,7 +73,7 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     let beside = controller.state().places.connected_beside(&place, &members);
     if let Some(why) = beside {
         // Each would push the other one out of the tree, again and again.
-        eprintln!("trimtab: {why}");
+        notice(&why);
         return Err(Refusal(StatusCode::CONFLICT, why));
     }
     let address = place.address;
@@ -83,7 +83,7 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     })?;
     let (tree, ancestors) = (state.places.tree(), state.places.above(index));
     drop(state);
-    eprintln!("trimtab: the agent of {host} is number {index}, at {address}");
+    notice(&format!("the agent of {host} is number {index}, at {address}"));
     Ok(Json(Placed { tree, index, root_port: controller.tree_port, ancestors }))
 }
 
@@ -154,7 +154,7 @@ async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result
         let id = state.windows.begin(&caller.role, wanted, hosts, Instant::now())?;
         (id, missing, RankSet::union_of(&ranks))
     };
-    eprintln!("trimtab: window {id} of {} from {}", caller.role, caller.address);
+    notice(&format!("window {id} of {} from {}", caller.role, caller.address));
     off_thread(move || Ok(controller.root().knock(&Knock::Window(id), ranks)?)).await?;
     Ok(Json(Begun { id, missing }))
 }
@@ -178,7 +178,7 @@ async fn outcome(State(controller): Shared, caller: Caller, Path(id): Path<u64>,
     let host = agent(&caller)?;
     let Outcome { refused, owner } = read(&body)?;
     if let Some(why) = &refused {
-        eprintln!("trimtab: window {id} is refused on {host}: {why}");
+        notice(&format!("window {id} is refused on {host}: {why}"));
     }
     Ok(controller.state().windows.outcome(id, host, refused.map_or(Ok(owner), Err))?)
 }

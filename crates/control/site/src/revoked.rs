@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use trimtab_link::credentials::Verifiers;
-use trimtab_types::one_line;
+use trimtab_types::{notice, one_line};
 
 /// Longest list, bytes: some hundred thousand certificates.
 const LIST_BYTES_MAX: u64 = 16 << 20;
@@ -337,14 +337,14 @@ impl Watch {
             Err(error) => {
                 let now = one_line(&error);
                 if now != self.said {
-                    eprintln!("trimtab: {now}");
+                    notice(&now);
                     self.said = now;
                 }
             }
         }
         let change = self.revoked.change();
         if std::mem::replace(&mut self.change, change) != change {
-            eprintln!("trimtab: the list of revoked certificates has changed");
+            notice("the list of revoked certificates has changed");
             self.changed = Some(Instant::now());
         }
         let is_due = self.changed.is_some_and(|changed| changed.elapsed() < SETTLED);

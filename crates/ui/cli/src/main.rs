@@ -38,7 +38,7 @@ use clap::{CommandFactory, Parser};
 use exit_code::{DONE, ERROR};
 use std::process::ExitCode;
 use trimtab_engine::{Target, own};
-use trimtab_types::Pid;
+use trimtab_types::{Pid, hear_notices};
 
 #[global_allocator]
 static ALLOCATOR: own::Allocator = own::Allocator;
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
     if let Some(code) = pack::run_if_packed() {
         return code;
     }
+    hear_notices(|text| eprintln!("trimtab: {text}"));
     let command_ns = own::monotonic_ns();
     let arguments = Arguments::parse();
     match carry_out(arguments, command_ns) {

@@ -12,7 +12,7 @@ use common_truth::{check_functions, check_links};
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_measure::FirstCall;
+use trimtab_engine::FirstCall;
 use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, build, interrupt, skip, truths_of};
 use trimtab_types::Pid;
 use trimtab_types::report::Report;
