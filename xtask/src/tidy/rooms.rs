@@ -117,6 +117,7 @@ const FUZZ: &[&str] = &[
     "trimtab-reduce",
     "trimtab-overlay",
     "trimtab-measure",
+    "trimtab-script",
     "trimtab-agent",
 ];
 /// An agent measures what is on its node, and writes down what it changes.

@@ -113,12 +113,6 @@ pub enum Error {
     /// This process can't be looked at.
     #[error(transparent)]
     Track(#[from] trimtab_track::Error),
-    /// A script of probes can't run there.
-    #[error("{}", reasons.join("; "))]
-    Script {
-        /// Why, one for each different reason.
-        reasons: Vec<String>,
-    },
     /// Something of the system's failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -8,11 +8,11 @@
 use crate::error::Error;
 use crate::exchange::{Gather, room};
 use crate::facts::{self, AskAll};
-use crate::script;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say};
 use crate::ticket::{FAN_OUT, Hold, Place, Ticket, Whose, own_version};
+use crate::values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ const PORT_FIRST: u64 = 20_000;
 const PORT_COUNT: u64 = 12_000;
 
 /// The answers to a question to all agents.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Answers {
     /// When it was asked, by this process's clock.
     pub sent_ticks: u64,
@@ -72,7 +72,7 @@ fn begins(ask: &Ask) -> bool {
     match ask {
         Ask::Who | Ask::Machine | Ask::Files { .. } | Ask::Symbols(_) | Ask::Take(_) => true,
         Ask::Window(command) => command.request.inserts().is_some(),
-        Ask::Script(command) => matches!(**command, script::Command::Start(_)),
+        Ask::Script(command) => matches!(**command, trimtab_script::Command::Start(_)),
         Ask::Values | Ask::Undo { .. } | Ask::More { .. } | Ask::Leave => false,
     }
 }
@@ -479,7 +479,7 @@ pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<B
             ancestors: Vec::new(),
             ranks: RankSet::EMPTY,
             timing: Timing::default(),
-            registry: Arc::new(script::registry()),
+            registry: Arc::new(values::registry()),
         },
         tree,
         listener: None,

@@ -13,7 +13,7 @@
 //! the user whose job it is, in place of the batch system.
 //!
 //! Next: [`ticket`] for what an agent is started with, [`serve`] for what it does, [`lead`] and [`remote`] for who asks,
-//! [`start`] for how agents come to nodes, [`script`] for probes of the user's own.
+//! [`start`] for how agents come to nodes, [`values`] for how variables of scripts merge.
 #![forbid(unsafe_code)]
 
 pub mod audit;
@@ -29,7 +29,6 @@ mod inbox;
 pub mod lead;
 mod orders;
 pub mod remote;
-pub mod script;
 pub mod serve;
 mod site_way;
 mod site_window;
@@ -38,6 +37,7 @@ pub mod start;
 pub mod talk;
 pub mod ticket;
 mod undo;
+pub mod values;
 mod ways;
 
 pub use audit::HostLog;

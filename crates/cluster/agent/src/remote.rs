@@ -1,14 +1,18 @@
-//! The crew of a window whose nodes are agents.
+//! The crew of a window or a script whose nodes are agents.
 //!
-//! Next: `trimtab_measure::measure_with`, which asks it.
+//! Next: `trimtab_measure::measure_with` and `trimtab_script::Probing`, which ask it.
 
 use crate::error::Error;
 use crate::lead::{Answers, Lead};
 use crate::talk::{Ask, Present, Say};
+use crate::values::{self, Values, Variable};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_engine::FarCrew;
-use trimtab_measure::{Command, Crew, Envelope, Failed, FailedKind, Reply};
+use trimtab_measure::{Command, Crew, Envelope, Failed, FailedKind, Options, Reply};
+use trimtab_reduce::{Filter, RankSet, VALUE_BYTES_MAX};
+use trimtab_script::{self as script, Merged, Named, Nodes as _};
+use trimtab_types::Rank;
 
 /// Agents that have ranks of the job.
 pub struct Remote<'l, 'a> {
@@ -17,7 +21,17 @@ pub struct Remote<'l, 'a> {
     present: BTreeMap<usize, Present>,
     /// Troubles on the way, for whoever shows the report.
     troubles: Vec<String>,
+    /// Bytes of a script's variables at the last question about it: those that stay as long when they merge with others', at
+    /// most, and those that add up.
+    bytes: (u64, u64),
 }
+
+/// Bytes of messages that all agents together may send in one answer: a wave's worth.
+const MESSAGES_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
+/// Least that each may send.
+const MESSAGES_BYTES_MIN: usize = 512;
+/// Between two questions about a script.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 impl<'l, 'a> Remote<'l, 'a> {
     /// The crew of all agents that have ranks, for which it waits so long at most.
@@ -26,30 +40,58 @@ impl<'l, 'a> Remote<'l, 'a> {
     /// [`Error::NoRanks`] if none has.
     pub fn muster(lead: &'l mut Lead<'a>, wait: Duration) -> Result<Self, Error> {
         let present = lead.muster(wait)?;
-        Ok(Remote { lead, present, troubles: Vec::new() })
+        Ok(Remote { lead, present, troubles: Vec::new(), bytes: (0, 0) })
     }
 
-    fn ask_lead(&mut self, command: &Command) -> Result<Answers, Error> {
-        if let Some(options) = command.request.inserts() {
-            match self.lead.share_symbols(Some(options)) {
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
+    /// Asks all agents; who is to put something in shares the symbols before. Answers of those that have ranks.
+    fn asked(&mut self, ask: Ask, needs: Option<Option<&Options>>) -> Answers {
+        let shared = needs.map_or(Ok(0), |options| self.lead.share_symbols(options));
+        let answers = match shared {
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            shared => {
                 // It would only have spared the others the reading.
-                Err(error) => self.troubles.push(error.to_string()),
-                Ok(_) => {}
+                self.troubles.extend(shared.err().map(|error| error.to_string()));
+                self.lead.ask(ask)
+            }
+        };
+        match answers {
+            Ok(mut answers) => {
+                answers.said.retain(|index, _| self.present.contains_key(index));
+                if needs.is_some() && answers.said.is_empty() {
+                    self.troubles.push(self.lead.said());
+                }
+                answers
+            }
+            Err(error) => {
+                // Whoever interrupted knows.
+                self.troubles.extend(
+                    Some(error).filter(|error| !matches!(error, Error::Interrupted)).map(|error| error.to_string()),
+                );
+                Answers::default()
             }
         }
-        self.lead.ask(Ask::Window(Box::new(command.clone())))
     }
 
-    fn replies(&mut self, answers: Answers, is_insert: bool) -> Vec<Reply> {
-        let (sent, received) = (answers.sent_ticks, answers.received_ticks);
-        let with_ranks = answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index));
-        let replies = with_ranks.filter_map(|(index, say)| reply(index as u32, say, sent, received));
-        let replies: Vec<Reply> = replies.collect();
-        if is_insert && replies.is_empty() {
-            self.troubles.push(self.lead.said());
+    /// The variables, merged in the tree; `None` if that can't be done.
+    fn merged(&mut self) -> Result<Option<(Vec<Variable>, RankSet)>, Error> {
+        let Some(result) = self.lead.ask_merged(Ask::Values, values::filter())? else { return Ok(None) };
+        let variables = Values.decode(&result.value).map_err(|_| Error::Malformed { what: "a script's variables" })?;
+        Ok(Some((variables, result.covers)))
+    }
+
+    /// The variables of all agents, merged here: too long for one value of the tree.
+    fn collected(&mut self, nodes: &[u32]) -> Result<Merged, Error> {
+        let mut answers = self.lead.ask(Ask::Values)?.said;
+        let (mut merged, mut all) = (Values.identity(), Merged::default());
+        for node in nodes {
+            let Some(Say::Values(counted)) = answers.remove(&(*node as usize)) else { continue };
+            all.of.push(*node);
+            if let Err(bad) = Values.merge(&mut merged, counted) {
+                all.warnings.push(format!("{}: {bad}", self.host_of(*node)));
+            }
         }
-        replies
+        all.values = merged.into_iter().map(Named::from).collect();
+        Ok(all)
     }
 }
 
@@ -83,15 +125,59 @@ impl Crew for Remote<'_, '_> {
     }
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
-        let is_insert = command.request.inserts().is_some();
-        match self.ask_lead(command) {
-            Ok(answers) => self.replies(answers, is_insert),
-            // Whoever interrupted knows.
-            Err(Error::Interrupted) => Vec::new(),
-            Err(error) => {
-                self.troubles.push(error.to_string());
-                Vec::new()
-            }
+        let needs = command.request.inserts().map(Some);
+        let answers = self.asked(Ask::Window(Box::new(command.clone())), needs);
+        let (sent, received) = (answers.sent_ticks, answers.received_ticks);
+        let replies = answers.said.into_iter();
+        replies.filter_map(|(index, say)| reply(index as u32, say, sent, received)).collect()
+    }
+}
+
+impl Crew<script::Command> for Remote<'_, '_> {
+    fn nodes(&self) -> Vec<u32> {
+        Crew::<Command>::nodes(self)
+    }
+
+    fn ask(&mut self, command: &script::Command) -> Vec<Reply<script::Command>> {
+        let needs = matches!(command, script::Command::Start(_)).then_some(None);
+        let answers = self.asked(Ask::Script(Box::new(command.clone())), needs);
+        self.bytes = (0, 0);
+        let moments = [answers.sent_ticks, answers.received_ticks, answers.received_ticks];
+        let mut replies = Vec::new();
+        for (index, say) in answers.said {
+            let result = match say {
+                Say::Script { envelope, fixed_bytes, growing_bytes } => {
+                    self.bytes = (self.bytes.0.max(fixed_bytes), self.bytes.1.saturating_add(growing_bytes));
+                    *envelope
+                }
+                Say::No { host, reason, .. } => Err(script::Failed { host, text: reason, lacking: None }),
+                _ => continue,
+            };
+            replies.push(Reply::new(index as u32, moments, result.map_err(script::Error::There)));
         }
+        replies
+    }
+}
+
+impl script::Nodes for Remote<'_, '_> {
+    fn host_of(&self, node: u32) -> String {
+        self.lead.name_of(node as usize).to_owned()
+    }
+
+    fn message_bytes_max(&self, nodes: usize) -> u32 {
+        (MESSAGES_BYTES_MAX / nodes.max(1)).max(MESSAGES_BYTES_MIN) as u32
+    }
+
+    fn wait(&self, limit: Option<Duration>) {
+        std::thread::sleep(limit.map_or(ASK_EVERY, |limit| limit.min(ASK_EVERY)));
+    }
+
+    fn values(&mut self, nodes: &[u32]) -> Result<Merged, script::Error> {
+        let unmerged = |error: Error| script::Error::Unmerged { said: error.to_string() };
+        let fits = self.bytes.0.saturating_add(self.bytes.1) <= VALUE_BYTES_MAX as u64;
+        let merged = if fits { self.merged().map_err(unmerged)? } else { None };
+        let Some((variables, covers)) = merged else { return self.collected(nodes).map_err(unmerged) };
+        let of = nodes.iter().copied().filter(|node| covers.contains(Rank(*node))).collect();
+        Ok(Merged { values: variables.into_iter().map(Named::from).collect(), of, warnings: Vec::new() })
     }
 }

@@ -14,11 +14,10 @@ use crate::found::{asked_to_end, find};
 use crate::guard::Guard;
 use crate::holds::{Holds, Lines};
 use crate::inbox::{Inbox, News};
-use crate::script::serve::{Scripts, chosen};
-use crate::script::values::Values;
 use crate::talk::{Ask, MachineNow, Piece, Present, PresentRank, Question, Say};
 use crate::ticket::{Ticket, Whose, node_of};
-use crate::{script, undo};
+use crate::undo;
+use crate::values::{self, Values, Variable};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
@@ -30,10 +29,11 @@ use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
-use trimtab_measure::{Command, Node, Options, Request, host_name, wanted_files};
+use trimtab_measure::{Asked, Command, Node, Options, Request, host_name, wanted_files};
 use trimtab_neighbours::{Machine, OtherJobs, Own};
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
+use trimtab_script::{self as script, Envelope, Failed, Start, Target};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, RankProcess};
 use trimtab_types::{Pid, Rank, notice, one_line};
@@ -46,6 +46,8 @@ const LOOKING_MAX: Duration = Duration::from_secs(1);
 const ALONE_MAX: Duration = Duration::from_secs(15);
 /// How long ranks may be at loading when probes are to go in.
 const LOADING_MAX: Duration = Duration::from_secs(20);
+/// Messages of a script that wait until the lead asks.
+const MESSAGES_MAX: usize = 65_536;
 /// How long after an agent was asked to end its ranks may take to end as well, as they do where their job ends; and how
 /// long it then waits to be asked what it knows of them. A batch system kills what does not end in some seconds.
 const ENDING_MAX: Duration = Duration::from_millis(500);
@@ -124,7 +126,7 @@ pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<
             ancestors: ancestors.clone(),
             ranks: RankSet::one(Rank(index as u32)),
             timing: Timing::default(),
-            registry: Arc::new(script::registry()),
+            registry: Arc::new(values::registry()),
         },
         tree: ticket.tree,
         listener: None,
@@ -149,7 +151,7 @@ struct Agent<'a> {
     cache: &'a ImageCache,
     /// Its part of the job, once it was found.
     ranks: Option<Ranks<'a>>,
-    scripts: Scripts,
+    scripts: script::Node<'a>,
     /// Takes out what is in if this program is killed; from the first probe on.
     guard: Option<Arc<Guard>>,
     /// Ranks that are held before the lead has asked for them.
@@ -201,7 +203,7 @@ impl<'a> Agent<'a> {
             is_given_up,
             cache,
             ranks: None,
-            scripts: Scripts::default(),
+            scripts: script::Node::new(index as u32, Vec::new(), cache),
             guard: None,
             holds: None,
             held_lines: Lines::default(),
@@ -252,7 +254,7 @@ impl<'a> Agent<'a> {
             Told::Attached { .. } => self.alone_since = None,
             Told::Orphaned => self.alone_since = Some(Instant::now()),
             Told::Uninstrument => self.abandon("nothing was heard of the lead"),
-            Told::Opened { stream, spec, .. } if spec.filter == script::filter() => drop(self.merging.insert(stream)),
+            Told::Opened { stream, spec, .. } if spec.filter == values::filter() => drop(self.merging.insert(stream)),
             Told::Opened { stream, wave, sent, .. } => self.pass_over(stream, wave..sent)?,
             Told::Closed { stream } => drop(self.merging.remove(&stream)),
             _ => {}
@@ -268,7 +270,7 @@ impl<'a> Agent<'a> {
         let leaves = ask == Ask::Leave;
         let value = match self.merging.contains(&stream) {
             // A result that can't be a value is missing, and the lead says so.
-            true => Values.encode(&self.scripts.counted()).ok(),
+            true => Values.encode(&self.variables()).ok(),
             false => Some(self.piece(ask, room)?),
         };
         value.iter().for_each(|value| contribute(self.inbox.link, stream, wave, value));
@@ -288,7 +290,7 @@ impl<'a> Agent<'a> {
             Ask::Who => self.who(),
             Ask::Window(command) => self.window(&command),
             Ask::Script(command) => self.script(&command),
-            Ask::Values => Ok(Say::Values(self.scripts.counted())),
+            Ask::Values => Ok(Say::Values(self.variables())),
             Ask::Undo { seccomp_ok } => self.undo(seccomp_ok),
             Ask::Machine => self.machine(),
             Ask::Files { options } => self.files(options.as_deref()),
@@ -391,36 +393,48 @@ impl<'a> Agent<'a> {
     }
 
     fn script(&mut self, command: &script::Command) -> Result<Say, Refused> {
-        let script::Command::Start(start) = command else {
-            let answer = self.scripts.handle(command);
-            if *command == script::Command::Finish {
-                self.end_script();
-            }
-            return Ok(Say::Script(Box::new(answer)));
+        let envelope = match command {
+            script::Command::Start(start) => self.start_script(command, start)?,
+            command => self.scripts.answer_to(command).map_err(|error| Failed::of(error, "", Vec::new())),
         };
-        let name = self.ticket.command.clone();
-        let refused = |reason: String| (reason, false);
-        let cache = self.cache;
+        if *command == script::Command::Finish {
+            self.end_script();
+        }
+        let costs = self.variables().iter().map(Variable::costs).collect::<Vec<(u64, u64)>>();
+        let (fixed_bytes, growing_bytes) = costs.into_iter().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        Ok(Say::Script { envelope: Box::new(envelope), fixed_bytes, growing_bytes })
+    }
+
+    fn start_script(&mut self, command: &script::Command, start: &Start) -> Result<Envelope, Refused> {
+        let refused = |error: &trimtab_audit::Error| (one_line(error), false);
+        let (name, cache, index) = (self.ticket.command.clone(), self.cache, self.index as u32);
         self.end_script();
         let ranks = self.ranks()?;
-        let job = chosen(&ranks.job, start).map_err(refused)?;
+        let job = ranks.job.within(&start.ranks, &host_name());
         if !job.ranks.is_empty() {
-            let mut audit = Audit::of_job(&name, &job).map_err(|error| refused(one_line(&error)))?;
-            audit.begin().map_err(|error| refused(one_line(&error)))?;
+            let mut audit = Audit::of_job(&name, &job).map_err(|error| refused(&error))?;
+            audit.begin().map_err(|error| refused(&error))?;
             ranks.script_audit = Some(audit);
             self.stand_guard();
         }
-        let started = self.scripts.start(&job, start, cache);
-        let failed = match &started {
-            Ok(script::Answer::Started(started)) => started.lacking.as_ref().map(|lacking| lacking.reason.clone()),
-            Ok(_) => None,
-            Err(reason) => Some(reason.clone()),
-        };
-        if let Some(reason) = failed {
+        let target = |process: &RankProcess| Target { pid: process.pid, rank: Some(process.rank.0), ranks: start.size };
+        let targets = job.ranks.iter().map(target).collect();
+        self.scripts =
+            script::Node::new(index, targets, cache).with_patience(LOADING_MAX).with_messages_max(MESSAGES_MAX);
+        let started = self.scripts.answer_to(command);
+        Ok(started.map_err(|error| {
+            let failed =
+                Failed::of(error, &start.options.text, job.ranks.iter().map(|process| process.rank.0).collect());
             let audit = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take());
+            let reason = failed.lacking.as_ref().map_or(&failed.text, |lacking| &lacking.reason);
             audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
-        }
-        started.map(|answer| Say::Script(Box::new(answer))).map_err(refused)
+            failed
+        }))
+    }
+
+    /// The script's variables, once it is out.
+    fn variables(&self) -> Vec<Variable> {
+        self.scripts.values().iter().cloned().map(Variable::from).collect()
     }
 
     /// Before something is put into the ranks.

@@ -6,14 +6,15 @@
 //!
 //! Lead and agents are of one version, which the ticket sees to, so nothing here is ever understood in two ways.
 //!
-//! Next: `remote`, `script::lead` and `facts` ask, `serve` answers; `exchange` for pieces.
+//! Next: `remote` and `facts` ask, `serve` answers; `exchange` for pieces.
 
-use crate::script;
+use crate::values::Variable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use trimtab_engine::{MachineNow, Present, PresentRank, UndoneRank};
 use trimtab_measure::{Command, Envelope, Options};
 use trimtab_reduce::RankSet;
+use trimtab_script as script;
 
 /// A question to all agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,9 +82,16 @@ pub enum Say {
     /// An answer of the window's.
     Window(Box<Envelope>),
     /// An answer about a script.
-    Script(Box<script::Answer>),
+    Script {
+        /// The answer.
+        envelope: Box<script::Envelope>,
+        /// Bytes of its variables, once it is out, that stay as long when they merge with others', at most.
+        fixed_bytes: u64,
+        /// Bytes of those that grow.
+        growing_bytes: u64,
+    },
     /// A script's variables, as the merging stream has them.
-    Values(Vec<script::Variable>),
+    Values(Vec<Variable>),
     /// The leftovers that were taken out, rank by rank.
     Undone(Vec<UndoneRank>),
     /// Files of its ranks that have a build id.
@@ -162,28 +170,18 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_went() {
-        let start = script::Start {
-            text: "entry f { n++ }".to_owned(),
-            may_write: true,
-            may_call: false,
-            seccomp_ok: false,
-            ranks: "0-3,host:n2".to_owned(),
-            size: 8,
-        };
-        let ask = Ask::Script(Box::new(script::Command::Start(start)));
+        let options = script::Options { text: "entry f { n++ }".to_owned(), ..script::Options::default() };
+        let ranks = "0-3,host:n2".parse().expect("ranks");
+        let ask =
+            Ask::Script(Box::new(script::Command::Start(Box::new(script::Start { options, ranks, size: Some(8) }))));
         let question = Question { wave: 7, room: 99, ask };
         let bytes = postcard::to_allocvec(&question).expect("it has bytes");
         assert_eq!(postcard::from_bytes::<Question>(&bytes), Ok(question));
-        let values = vec![script::SentValue::Int(-1), script::SentValue::Text("x".to_owned())];
-        let sent = script::Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
-        let polled = script::Polled {
-            messages: vec![sent],
-            has_more: true,
-            is_stopped: false,
-            has_new_handler: false,
-            alive: 2,
-        };
-        let say = Say::Script(Box::new(script::Answer::Polled(polled)));
+        let values = vec![script::MessageValue::Int(-1), script::MessageValue::Text("x".to_owned())];
+        let message = script::Message { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
+        let poll = script::Poll { messages: vec![message], has_more: true, alive: 2, ..script::Poll::default() };
+        let envelope = Box::new(Ok(script::Answer::Polled(poll)));
+        let say = Say::Script { envelope, fixed_bytes: 6, growing_bytes: 7 };
         let bytes = postcard::to_allocvec(&say).expect("it has bytes");
         assert_eq!(postcard::from_bytes::<Say>(&bytes), Ok(say));
     }

@@ -10,8 +10,6 @@ use crate::calls::SiteCalls;
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::remote::Remote;
-use crate::script::Start;
-use crate::script::lead::Probing;
 use crate::site_way::SiteWay;
 use crate::site_window::SiteWindow;
 use crate::start::Starter;
@@ -20,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_engine::{Bell, BoxError, Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
-use trimtab_engine::{Present, Script, UndoneAt};
+use trimtab_engine::{Present, UndoneAt};
 use trimtab_track::{ProcFs, Processes};
 use trimtab_types::report::Report;
 
@@ -95,24 +93,6 @@ impl Gathered for Lead<'_> {
 
     fn machines(&mut self) -> Result<Vec<MachineNow>, BoxError> {
         Ok(Lead::machines(self)?)
-    }
-
-    fn script(
-        &mut self,
-        present: &BTreeMap<usize, Present>,
-        script: &Script,
-    ) -> Result<Box<dyn trimtab_engine::Probing + '_>, BoxError> {
-        let ranks: usize = present.values().map(|present| present.ranks.len()).sum();
-        let Script { options, ranks: chosen, .. } = script;
-        let start = Start {
-            text: options.text.clone(),
-            may_write: options.permissions.write,
-            may_call: options.permissions.call,
-            seccomp_ok: options.seccomp_ok,
-            ranks: chosen.to_string(),
-            size: present.values().find_map(|present| present.size).unwrap_or(ranks as u32),
-        };
-        Ok(Box::new(Probing::start(self, present, start)?))
     }
 
     fn undo(&mut self, wait: Duration, seccomp_ok: bool) -> Result<Vec<UndoneAt>, BoxError> {

@@ -190,6 +190,9 @@ pub enum Error {
     /// Nobody can be waited for or called.
     #[error(transparent)]
     Trigger(#[from] trimtab_trigger::Error),
+    /// The listener interrupted what was to be put in elsewhere.
+    #[error("interrupted before the window began; the program runs on unchanged")]
+    GivenUp,
     /// The way to other nodes failed.
     #[error(transparent)]
     Nodes(BoxError),

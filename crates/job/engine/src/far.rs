@@ -15,6 +15,7 @@ use crate::window::{Fresh, RANKS_WAIT, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trimtab_measure::{Options, Outcome, WindowId, measure_with};
+use trimtab_script::Probing;
 
 /// Ranks named in a warning.
 const RANKS_SHOWN_MAX: usize = 8;
@@ -73,7 +74,8 @@ pub(crate) fn probe(engine: &Engine<'_>, spread: &Spread, script: &Script) -> Re
     let is_interrupted = || engine.listener.is_interrupted();
     let mut agents = gather(engine, nodes, spread, ("probe", None), &is_interrupted)?;
     let absent = agents.absent().join(", ");
-    let present = agents.present(RANKS_WAIT).map_err(Error::Nodes)?;
+    let mut crew = agents.crew(RANKS_WAIT).map_err(Error::Nodes)?;
+    let present = crew.present().clone();
     let next = spread.next_step();
     if !absent.is_empty() {
         return Err(Error::Incomplete { said: format!("no agent came on {absent}: nothing was probed; {next}") });
@@ -81,8 +83,23 @@ pub(crate) fn probe(engine: &Engine<'_>, spread: &Spread, script: &Script) -> Re
     if let Some(unseen) = unseen(&present, &next) {
         return Err(Error::Incomplete { said: format!("{unseen}; nothing was probed") });
     }
-    let probing = agents.script(&present, script).map_err(Error::Nodes)?;
-    engine.until_over(probing, script.limit, Ends::default())
+    let ranks: usize = present.values().map(|present| present.ranks.len()).sum();
+    let size = present.values().find_map(|present| present.size).unwrap_or(ranks as u32);
+    let probing = Probing::start(&mut *crew, script.start(Some(size)));
+    // Nobody answers a question that was given up.
+    if probing.is_err() && is_interrupted() {
+        return Err(Error::GivenUp);
+    }
+    let probed =
+        probing.map_err(Error::from).and_then(|probing| engine.until_over(probing, script.limit, Ends::default()));
+    probed.map_err(|error| {
+        let troubles: Vec<String> = crew.take_troubles().into_iter().filter(|text| !text.is_empty()).collect();
+        if troubles.is_empty() {
+            error
+        } else {
+            Error::Incomplete { said: format!("{}; {error}", troubles.join("; ")) }
+        }
+    })
 }
 
 fn gather<'a>(

@@ -47,7 +47,7 @@ pub use launch::{Begun, Program};
 pub use loops::{FoundLoop, FoundLoops, LoopsWanted};
 pub use nodes::{Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes, Present, PresentRank};
 pub use nodes::{UndoneAt, UndoneRank};
-pub use script::{Left, Probed, Probing, Script, ScriptEnd};
+pub use script::{Probed, Script, ScriptEnd};
 pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
 pub use undo::{LookedAt, Removed, Undone};

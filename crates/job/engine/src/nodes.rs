@@ -5,7 +5,6 @@
 //! Next: `window`, which asks.
 
 use crate::error::BoxError;
-use crate::script::{Probing, Script};
 use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,16 +110,6 @@ pub trait Gathered {
     /// Nobody can be asked.
     fn machines(&mut self) -> Result<Vec<MachineNow>, BoxError>;
 
-    /// Puts a script into the chosen ranks of these agents.
-    ///
-    /// # Errors
-    /// It can't go into all of them, or is for none; then it is in none.
-    fn script(
-        &mut self,
-        present: &BTreeMap<usize, Present>,
-        script: &Script,
-    ) -> Result<Box<dyn Probing + '_>, BoxError>;
-
     /// Has all agents that have ranks take out what an earlier trimtab left in them. Ranks may take so long to appear.
     ///
     /// # Errors
@@ -131,8 +120,8 @@ pub trait Gathered {
     fn take_filing(&mut self) -> Option<Box<dyn Filing>>;
 }
 
-/// Agents that have ranks of the job, as a window asks them.
-pub trait FarCrew: Crew {
+/// Agents that have ranks of the job, as windows and scripts ask them.
+pub trait FarCrew: Crew + trimtab_script::Nodes {
     /// Their ranks, by position.
     fn present(&self) -> &BTreeMap<usize, Present>;
 

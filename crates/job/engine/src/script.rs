@@ -4,14 +4,13 @@
 
 use crate::audited::{Audited, Changed};
 use crate::ends::Ends;
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 use crate::event::{Event, Partial, ScriptSoFar};
 use crate::found::Found;
-use crate::launch::when_ready;
 use crate::{Engine, far};
 use std::time::Duration;
-use trimtab_measure::host_name;
-use trimtab_script::{Message, Named, Options, Poll, Refusal, Running, Summary, Target};
+use trimtab_measure::{Here, host_name};
+use trimtab_script::{Left, Message, Named, Node, Options, Poll, Probing, Refusal, Start, Started, Summary, Target};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -27,6 +26,16 @@ pub struct Script {
     pub limit: Option<Duration>,
     /// The program may have just begun: what can't be done yet is tried again for a while.
     pub just_begun: bool,
+}
+
+/// How long a program that has just been started may be at loading.
+const LOADING_MAX: Duration = Duration::from_secs(20);
+
+impl Script {
+    /// The same for the nodes of a job of so many ranks.
+    pub(crate) fn start(&self, size: Option<u32>) -> Start {
+        Start { options: self.options.clone(), ranks: self.ranks.clone(), size }
+    }
 }
 
 /// Why a script ended.
@@ -78,66 +87,6 @@ pub struct Probed {
     pub ends: Ends,
 }
 
-/// The last words of a script.
-#[derive(Debug)]
-pub struct Left {
-    /// Messages since the last look.
-    pub messages: Vec<Message>,
-    /// Its variables.
-    pub values: Vec<Named>,
-    /// Its cost and its losses.
-    pub summary: Summary,
-}
-
-/// A script that is in processes, here or on many nodes; it is taken out with this.
-pub trait Probing {
-    /// Functions of the script, and those that can't be probed.
-    fn refusals(&self) -> (usize, Vec<Refusal>);
-    /// Places in libraries that are still to be loaded.
-    fn awaited(&self) -> Vec<String>;
-    /// How long the script wants to record.
-    fn wanted(&self) -> Option<Duration>;
-    /// Time since it is in.
-    fn elapsed(&self) -> Duration;
-    /// The news.
-    ///
-    /// # Errors
-    /// Nobody answers.
-    fn poll(&mut self) -> Result<Poll, BoxError>;
-    /// Waits until it is worth looking again, so long at most.
-    fn wait(&self, limit: Option<Duration>);
-    /// Takes it out.
-    ///
-    /// # Errors
-    /// Nobody answers.
-    fn finish(self: Box<Self>) -> Result<Left, BoxError>;
-}
-
-impl Probing for Running {
-    fn refusals(&self) -> (usize, Vec<Refusal>) {
-        Running::refusals(self)
-    }
-    fn awaited(&self) -> Vec<String> {
-        Running::awaited(self)
-    }
-    fn wanted(&self) -> Option<Duration> {
-        Running::wanted(self)
-    }
-    fn elapsed(&self) -> Duration {
-        Running::elapsed(self)
-    }
-    fn poll(&mut self) -> Result<Poll, BoxError> {
-        Ok(Running::poll(self))
-    }
-    fn wait(&self, limit: Option<Duration>) {
-        Running::wait(self, limit);
-    }
-    fn finish(self: Box<Self>) -> Result<Left, BoxError> {
-        let (messages, values, summary) = Running::finish(*self);
-        Ok(Left { messages, values, summary })
-    }
-}
-
 impl Engine<'_> {
     /// Runs a script in the chosen ranks of a job until it ends. Whatever happens, it is taken out of every process that can
     /// be reached before this returns.
@@ -167,9 +116,10 @@ impl Engine<'_> {
         let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
         let mut change = Audited::begin(self.audit, "probe", Changed::Processes(&pids))?;
         let ends = Ends::watch(pids.into_iter());
-        let start = || Running::start(targets, &script.options, self.cache);
-        let running = if script.just_begun { when_ready(start, is_too_early) } else { start() };
-        let probed = self.until_over(Box::new(running?), script.limit, ends);
+        let patience = if script.just_begun { LOADING_MAX } else { Duration::ZERO };
+        let mut crew = Here { node: Node::new(0, targets.to_vec(), self.cache).with_patience(patience) };
+        let size = targets.first().and_then(|target| target.ranks);
+        let probed = self.until_over(Probing::start(&mut crew, script.start(size))?, script.limit, ends);
         change.restored();
         probed
     }
@@ -177,18 +127,18 @@ impl Engine<'_> {
     /// Reads until it is over, takes the probes out, and gives what they left.
     pub(crate) fn until_over(
         &self,
-        mut probing: Box<dyn Probing + '_>,
+        mut probing: Probing<'_>,
         limit: Option<Duration>,
         ends: Ends,
     ) -> Result<Probed, Error> {
-        let (functions, refused) = probing.refusals();
+        let Started { functions, refused, awaited, wanted, .. } = probing.started();
         let warn = |text: String| self.listener.hear(&Event::Warning(text));
         refused.iter().for_each(|one| warn(format!("not probed: {}: {}", one.function, one.reason)));
-        probing.awaited().iter().for_each(|name| warn(format!("{name} waits until its library is loaded")));
-        let limit = [limit, probing.wanted()].into_iter().flatten().min();
+        awaited.iter().for_each(|name| warn(format!("{name} waits until its library is loaded")));
+        let limit = [limit, wanted].into_iter().flatten().min();
         let mut messages = Vec::new();
         let ended_by = loop {
-            let poll = probing.poll().map_err(Error::Nodes)?;
+            let poll = probing.poll()?;
             self.tell(&poll.messages);
             if let Some(ended_by) = self.end_of(&poll, limit.is_some_and(|limit| probing.elapsed() >= limit)) {
                 messages.extend(poll.messages);
@@ -200,7 +150,7 @@ impl Engine<'_> {
             probing.wait(limit.map(|limit| limit.saturating_sub(probing.elapsed())));
         };
         let seconds = probing.elapsed().as_secs_f64();
-        let Left { messages: last, values, summary } = probing.finish().map_err(Error::Nodes)?;
+        let Left { messages: last, values, summary } = probing.finish()?;
         self.tell(&last);
         messages.extend(last);
         let ends = ends.with(summary.departed.clone());
@@ -234,9 +184,4 @@ fn targets_of(job: &Job, ranks: &Context) -> Result<Vec<Target>, Error> {
         true => Err(Error::NoRank { ranks: ranks.to_string(), last: job.ranks.len().saturating_sub(1) }),
         false => Ok(targets),
     }
-}
-
-/// The loader may still be at work for a moment in a program that has just been started.
-fn is_too_early(error: &trimtab_script::Error) -> bool {
-    matches!(error, trimtab_script::Error::Process { source, .. } if source.is_loading())
 }

@@ -2,7 +2,8 @@
 //!
 //! The job's side knows no process and no socket; it asks a crew and gets what came back, with the moments of question
 //! and answer. A node that did not answer is simply not among the replies, and the job goes on without its ranks and
-//! says so. [`Here`] is the crew of one node in this process: its answers are handed over as they are.
+//! says so. [`Here`] is the crew of one node in this process: its answers are handed over as they are. Windows and scripts
+//! ask in the same way, each their own kind of question.
 //!
 //! Next: `wire` for a crew whose nodes are elsewhere.
 
@@ -12,35 +13,49 @@ use crate::request::{Answer, Command};
 use trimtab_os::ticks;
 use trimtab_window::Exchange;
 
-/// One node's answer.
+/// A kind of question to nodes.
+pub trait Question {
+    /// The answer of a node that could do it.
+    type Answer;
+    /// Why one could not.
+    type Error;
+}
+
+impl Question for Command {
+    type Answer = Answer;
+    type Error = Error;
+}
+
+/// One node's answer; to a command of a window, if nothing else is said.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Reply<Q: Question = Command> {
     /// The node.
     pub node: u32,
     /// When it was asked and when the answer was there by the clock of this process, and the node's own in between.
     pub exchange: Exchange,
     /// Its answer.
-    pub result: Result<Answer, Error>,
+    pub result: Result<Q::Answer, Q::Error>,
+}
+
+impl<Q: Question> Reply<Q> {
+    /// The answer of a node at these moments: asked, answered by the node's own clock, there.
+    pub fn new(
+        node: u32,
+        [sent_ticks, node_ticks, received_ticks]: [u64; 3],
+        result: Result<Q::Answer, Q::Error>,
+    ) -> Self {
+        Reply { node, exchange: Exchange { sent_ticks, node_ticks, received_ticks }, result }
+    }
 }
 
 /// Nodes that can be asked, all at once.
-pub trait Crew {
+pub trait Crew<Q: Question = Command> {
     /// The nodes there are, ascending; also those that do not answer.
     fn nodes(&self) -> Vec<u32>;
 
-    /// Sends a command to every node and waits for their answers, at most as long as this crew waits for a node. A node
-    /// may be missing, for this command or for good.
-    fn ask(&mut self, command: &Command) -> Vec<Reply>;
-
-    /// Calls of one rank that an answer may hold.
-    fn events_max(&self) -> u32 {
-        EVENTS_MAX
-    }
-
-    /// As [`Crew::events_max`], where that does not hold enough passes of a loop with many calls.
-    fn events_most(&self, ranks: usize) -> u32 {
-        self.events_max().max(EVENTS_ALL_RANKS / u32::try_from(ranks.max(1)).unwrap_or(u32::MAX))
-    }
+    /// Asks every node and waits for their answers, at most as long as this crew waits for a node. A node may be missing, for
+    /// this question or for good.
+    fn ask(&mut self, question: &Q) -> Vec<Reply<Q>>;
 
     /// The one node is this machine: it reads the same clock.
     fn is_here(&self) -> bool {
@@ -48,34 +63,45 @@ pub trait Crew {
     }
 }
 
-/// Calls of a rank that an answer over a network may hold: at about ten bytes each, 64 MiB of 65,536 ranks.
-const EVENTS_MAX: u32 = 96;
+/// A node that answers one kind of question.
+pub trait Asked<Q: Question> {
+    /// Its number in the crew.
+    fn number(&self) -> u32;
 
-/// Those of all ranks together: of a small job all that a rank remembers.
-const EVENTS_ALL_RANKS: u32 = EVENTS_MAX << 16;
+    /// Does what it is asked.
+    ///
+    /// # Errors
+    /// It can't.
+    fn answer_to(&mut self, question: &Q) -> Result<Q::Answer, Q::Error>;
+}
+
+impl Asked<Command> for Node<'_> {
+    fn number(&self) -> u32 {
+        self.id()
+    }
+
+    fn answer_to(&mut self, command: &Command) -> Result<Answer, Error> {
+        self.handle(command)
+    }
+}
 
 /// The crew of one node in this process.
 #[derive(Debug)]
-pub struct Here<'c> {
+pub struct Here<N> {
     /// The node.
-    pub node: Node<'c>,
+    pub node: N,
 }
 
-impl Crew for Here<'_> {
+impl<Q: Question, N: Asked<Q>> Crew<Q> for Here<N> {
     fn nodes(&self) -> Vec<u32> {
-        vec![self.node.id()]
+        vec![self.node.number()]
     }
 
-    fn ask(&mut self, command: &Command) -> Vec<Reply> {
+    fn ask(&mut self, question: &Q) -> Vec<Reply<Q>> {
         let sent_ticks = ticks();
-        let result = self.node.handle(command);
+        let result = self.node.answer_to(question);
         let now = ticks();
-        let exchange = Exchange { sent_ticks, node_ticks: now, received_ticks: now };
-        vec![Reply { node: self.node.id(), exchange, result }]
-    }
-
-    fn events_max(&self) -> u32 {
-        u32::MAX
+        vec![Reply::new(self.node.number(), [sent_ticks, now, now], result)]
     }
 
     fn is_here(&self) -> bool {

@@ -23,7 +23,7 @@ mod request;
 mod runs;
 mod wire;
 
-pub use crew::{Crew, Here, Reply};
+pub use crew::{Asked, Crew, Here, Question, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
 pub use first_call::{FirstCall, GatherEnd, Held, Standing, let_go};

@@ -11,7 +11,6 @@ use crate::node::Node;
 use crate::request::{Answer, Command};
 use serde::{Deserialize, Serialize};
 use trimtab_os::ticks;
-use trimtab_window::Exchange;
 
 /// A node's answer with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,8 +59,8 @@ impl Node<'_> {
 impl Reply {
     /// The reply of a node that an envelope holds; `sent_ticks` and `received_ticks` by the clock of this process.
     pub fn of(node: u32, envelope: Envelope, sent_ticks: u64, received_ticks: u64) -> Self {
-        let exchange = Exchange { sent_ticks, node_ticks: envelope.ticks, received_ticks };
-        Reply { node, exchange, result: envelope.result.map_err(Failed::into_error) }
+        let moments = [sent_ticks, envelope.ticks, received_ticks];
+        Reply::new(node, moments, envelope.result.map_err(Failed::into_error))
     }
 }
 

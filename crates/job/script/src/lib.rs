@@ -4,7 +4,10 @@
 //! about a process, keeps the script's picture of readable memory true, and carries the script through for all processes
 //! at once. Whatever happens on the way, every process is left as it was.
 //!
-//! Next: [`Running`] in `run`; `points` for what could be probed; `facts` for what a script can know, `guard` for memory that goes away.
+//! As in `trimtab-measure` it has two halves: [`Node`] is one machine's part, [`Probing`] the job's, which asks nodes by plain
+//! values ([`Command`], [`Answer`]) through a crew.
+//!
+//! Next: [`Probing`] in `probing`; [`Running`] in `run`; `points` for what could be probed; `facts` for what a script can know, `guard` for memory that goes away.
 #![forbid(unsafe_code)]
 
 mod debug;
@@ -16,23 +19,29 @@ mod late;
 mod member;
 mod message;
 mod nest;
+mod node;
 mod outside;
 mod part;
 mod place;
 mod places;
 mod points;
+mod probing;
+mod request;
 mod run;
 mod source;
 mod target;
 mod unmeasured;
 mod walk;
 
-pub use error::Error;
+pub use error::{Error, Failed, Lacking};
 pub use explain::{Explained, ExplainedBody, explain};
 pub use message::{Message, MessageValue};
 pub use nest::{CountedLoops, LoopCount, LoopPasses, LoopPoint, line_at};
+pub use node::Node;
 pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
-pub use run::{Poll, Refusal, Running, Summary};
+pub use probing::{Left, Merged, Nodes, Probing};
+pub use request::{Answer, Command, Envelope, Finished, Poll, Refusal, Start, Started, Summary};
+pub use run::Running;
 pub use source::Options;
 pub use target::{Late, Loss, Target};
 pub use trimtab_snippet::Permissions;

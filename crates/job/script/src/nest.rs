@@ -7,7 +7,8 @@
 
 use crate::debug::{DebugFacts, DebugFiles, DebugSections};
 use crate::error::Error;
-use crate::run::{Running, Summary};
+use crate::request::Summary;
+use crate::run::Running;
 use crate::source::Options;
 use crate::target::Target;
 use std::collections::BTreeMap;

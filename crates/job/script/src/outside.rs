@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::{Mapping, MappingTable, Memory, ticks};
 use trimtab_session::{call_once, may_be_read};
 use trimtab_snippet::ir::{Area, Body, Kind, Unit, When, thread_word};
-use trimtab_snippet::reference::{self, Call, Machine, SentValue};
+use trimtab_snippet::reference::{self, Call, Machine};
 use trimtab_types::{Pid, ProcAddr};
 
 /// Bytes of a page.
@@ -56,7 +56,7 @@ impl Member {
             pid: self.target.pid.0,
             tag: unit.texts.get(message.text).cloned().unwrap_or_default(),
             ticks: machine.now_ticks,
-            values: message.values.into_iter().map(sent_value).collect(),
+            values: message.values.into_iter().map(MessageValue::from).collect(),
         });
         let sent = sent.collect();
         self.outside_area = machine.thread;
@@ -169,15 +169,6 @@ fn joined(pages: &BTreeMap<u64, Vec<u8>>) -> BTreeMap<u64, Vec<u8>> {
         }
     }
     ranges
-}
-
-fn sent_value(value: SentValue) -> MessageValue {
-    match value {
-        SentValue::Int(value) => MessageValue::Int(value),
-        SentValue::Address(value) => MessageValue::Text(format!("{value:#x}")),
-        SentValue::Float(value) => MessageValue::Float(value),
-        SentValue::Text(bytes) => MessageValue::Text(String::from_utf8_lossy(&bytes).into_owned()),
-    }
 }
 
 /// Integer sums over all threads, by variable.

@@ -1,4 +1,4 @@
-//! A script that runs: in all its processes at once, read from outside, taken out when it is over.
+//! A script that runs: in all its processes of one machine at once, read from outside, taken out when it is over.
 //!
 //! Reading stops nobody: variables and messages lie in memory that both sides map. Bodies that the clock calls run here,
 //! on what the process's threads have counted so far.
@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::member::Member;
 use crate::message::Message;
 use crate::part::Part;
-use crate::source::{EXITS, Options, Source};
-use crate::target::{LOOK_EVERY, Late, Loss, Target};
+use crate::request::{Poll, Refusal, Summary};
+use crate::source::{Options, Source};
+use crate::target::{LOOK_EVERY, Loss, Target};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::{program_name, wait_for_start};
@@ -19,73 +20,6 @@ use trimtab_os::{Moment, monotonic_ns, wait_for_end};
 use trimtab_session::{ImageCache, Modules, try_again};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, merge_all};
-
-/// A function that can't be probed, or of which only the entry can.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Refusal {
-    /// Its name; `exit NAME` if only its exits can't be probed.
-    pub function: String,
-    /// Why.
-    pub reason: String,
-}
-
-impl Refusal {
-    /// True if the function's entry is probed all the same.
-    pub fn is_of_exits(&self) -> bool {
-        self.function.starts_with(EXITS)
-    }
-}
-
-/// The news of one look.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Poll {
-    /// Messages that arrived, process by process.
-    pub messages: Vec<Message>,
-    /// True if the script said `stop()` somewhere.
-    pub stopped: bool,
-    /// Processes that still run the program.
-    pub alive: usize,
-    /// True if a program has set a fault handler of its own meanwhile, so that its probes had to go.
-    pub has_new_handler: bool,
-}
-
-/// How it ended.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Summary {
-    /// Places that were patched, over all processes.
-    pub points: usize,
-    /// Longest time a process was held to put probes in, microseconds.
-    pub pause_insert_us_max: f64,
-    /// Longest time a process was held to take them out, microseconds; `None`: none was, because all had ended.
-    pub pause_remove_us_max: Option<f64>,
-    /// The hits that were not counted.
-    pub loss: Loss,
-    /// Libraries that came later.
-    pub late: Vec<Late>,
-    /// Processes that ended by a fault, or by what can't be known, while they were patched; a sentence each.
-    pub departed: Vec<String>,
-    /// Anything that was not as it should be.
-    pub warnings: Vec<String>,
-    /// Notes for a reader on what the probes did to the program, although all is as it should be.
-    pub notes: Vec<String>,
-}
-
-impl Summary {
-    /// With what other processes cost and lost.
-    #[must_use]
-    pub fn and(mut self, other: Summary) -> Summary {
-        self.points += other.points;
-        self.pause_insert_us_max = self.pause_insert_us_max.max(other.pause_insert_us_max);
-        let both = [self.pause_remove_us_max, other.pause_remove_us_max].into_iter().flatten();
-        self.pause_remove_us_max = both.reduce(f64::max);
-        self.loss = self.loss.and(other.loss);
-        self.late.extend(other.late);
-        self.departed.extend(other.departed);
-        self.warnings.extend(other.warnings);
-        self.notes.extend(other.notes);
-        self
-    }
-}
 
 /// A script in its processes. Dropping it takes the probes out.
 pub struct Running {

@@ -9,6 +9,7 @@ use crate::late::{Awaited, Waiting, program_of};
 use crate::place::FunctionPlace;
 use crate::places::inner_request;
 use crate::{guard, walk};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
@@ -18,7 +19,7 @@ use trimtab_snippet::{Compiled, Origin, Permissions, Place, compile};
 use trimtab_types::Pid;
 
 /// The user's permissions and wishes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The script.
     pub text: String,

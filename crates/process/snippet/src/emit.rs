@@ -49,9 +49,7 @@ pub use call::CALL_STACK_BYTES;
 pub use code::Code;
 pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, ThreadKey, VectorSave};
 pub use error::EmitError;
-pub use message::{
-    HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, MessageValue, message_bytes, read_message,
-};
+pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, message_bytes, read_message};
 pub use needs::is_reentrant as bodies_are_reentrant;
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
 

@@ -321,6 +321,19 @@ pub enum Sent {
     },
 }
 
+/// The same once it was computed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SentValue {
+    /// As [`Sent::Int`].
+    Int(i64),
+    /// As [`Sent::Address`].
+    Address(u64),
+    /// As [`Sent::Float`].
+    Float(f64),
+    /// A text's bytes, without a zero.
+    Text(Vec<u8>),
+}
+
 /// A value. The front end guarantees that `is_float` of operands fits each operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {

@@ -13,13 +13,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use trimtab_agent::exchange::Gather;
-use trimtab_agent::script::values::{Buckets, Counted, Digits, Single, Values, Variable};
-use trimtab_agent::script::{Answer, Command, Polled, Sent, SentValue, Start, Started};
 use trimtab_agent::talk::{Ask, Piece, Present, PresentRank, Question, Say, UndoneRank};
+use trimtab_agent::values::{Buckets, Counted, Digits, Single, Values, Variable};
 use trimtab_measure::{Envelope, Failed, FailedKind, Reply, WindowId};
 use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Filter, RankSet};
+use trimtab_script::{Answer, Command, Message, MessageValue, Options, Poll, Start, Started};
 use trimtab_types::Rank;
+use trimtab_types::context::Context;
 
 /// The target.
 pub struct Talk;
@@ -133,19 +134,13 @@ fn gathered(waves: Vec<(u32, Vec<Piece>)>) -> bool {
 }
 
 fn asks() -> Vec<Ask> {
-    let start = Start {
-        text: "entry f { n++ }".to_owned(),
-        may_write: false,
-        may_call: false,
-        seccomp_ok: false,
-        ranks: "0-3".to_owned(),
-        size: 4,
-    };
+    let options = Options { text: "entry f { n++ }".to_owned(), ..Options::default() };
+    let start = Start { options, ranks: Context::All, size: Some(4) };
     let command = trimtab_measure::Command { window: WindowId(3), request: trimtab_measure::Request::Time };
     vec![
         Ask::Who,
         Ask::Window(Box::new(command)),
-        Ask::Script(Box::new(Command::Start(start))),
+        Ask::Script(Box::new(Command::Start(Box::new(start)))),
         Ask::Script(Box::new(Command::Poll { bytes_max: 4096 })),
         Ask::More { from: 5, of: RankSet::range(Rank(1), Rank(6)).union(&RankSet::one(Rank(9))) },
         Ask::Leave,
@@ -154,17 +149,20 @@ fn asks() -> Vec<Ask> {
 
 fn says() -> Vec<Say> {
     let rank = PresentRank { rank: 1, pid: 77, start_ticks: 12_345 };
-    let values = vec![SentValue::Int(-1), SentValue::Float(0.5), SentValue::Text("x".to_owned())];
-    let sent = Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
-    let polled = Polled { messages: vec![sent], has_more: true, is_stopped: false, has_new_handler: false, alive: 2 };
+    let values = vec![MessageValue::Int(-1), MessageValue::Float(0.5), MessageValue::Text("x".to_owned())];
+    let message = Message { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
+    let poll = Poll { messages: vec![message], has_more: true, alive: 2, ..Poll::default() };
+    let of_script = |answer| Say::Script { envelope: Box::new(answer), fixed_bytes: 3, growing_bytes: 4 };
+    let unable = trimtab_script::Failed { host: "h".to_owned(), text: "t".to_owned(), lacking: None };
     let started = Started { ranks: vec![0, 1], functions: 1, ..Started::default() };
     let undone = UndoneRank { rank: 0, pid: 9, was_there: true, patches: 4, pause_us_max: 31.0, problem: None };
     let failed = Failed { host: "h".to_owned(), text: "t".to_owned(), kind: FailedKind::Ended };
     vec![
         Say::Here(Present { host: "n1".to_owned(), key: "k".to_owned(), size: Some(4), ranks: vec![rank] }),
         Say::Window(Box::new(Envelope { ticks: 2, result: Err(failed) })),
-        Say::Script(Box::new(Answer::Started(started))),
-        Say::Script(Box::new(Answer::Polled(polled))),
+        of_script(Ok(Answer::Started(started))),
+        of_script(Ok(Answer::Polled(poll))),
+        of_script(Err(unable)),
         Say::Values(variables()),
         Say::Undone(vec![undone]),
         Say::No { host: "n2".to_owned(), reason: "no".to_owned(), is_early: true },

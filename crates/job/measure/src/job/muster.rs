@@ -23,6 +23,10 @@ const AT_BEGINNING: Rounds = Rounds { rounds_min: 1, enough_rounds: 9, seconds_m
 const AT_END: Rounds = Rounds { rounds_min: 9, enough_rounds: 9, seconds_max: 0.2 };
 /// Answers that came so long after the first exchange still say what clocks showed at the beginning.
 const BEGINNING_SECONDS: f64 = 1.0;
+/// Calls of a rank that an answer over a network may hold: at about ten bytes each, 64 MiB of 65,536 ranks.
+const EVENTS_MAX: u32 = 96;
+/// Those of all ranks together: of a small job all that a rank remembers.
+const EVENTS_ALL_RANKS: u32 = EVENTS_MAX << 16;
 /// Exchanges of a node that are kept; the quickest.
 const KEPT_MAX: usize = 32;
 
@@ -335,11 +339,11 @@ impl<'a> Muster<'a> {
     }
 
     pub(crate) fn events_max(&self) -> u32 {
-        self.crew.events_max()
+        if self.is_here() { u32::MAX } else { EVENTS_MAX }
     }
 
     pub(crate) fn events_most(&self) -> u32 {
-        self.crew.events_most(self.rank_total())
+        self.events_max().max(EVENTS_ALL_RANKS / u32::try_from(self.rank_total().max(1)).unwrap_or(u32::MAX))
     }
 
     /// A node's clock on that of this process.

@@ -23,7 +23,7 @@
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{Generator, R10, RCX, RDX, frame_word};
 use crate::emit::routines;
-use crate::ir::{Expression, Sent, process_word, thread_word};
+use crate::ir::{Expression, Sent, SentValue, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// Words before the values.
@@ -76,20 +76,7 @@ pub struct Message {
     /// Time stamp counter when it was sent.
     pub ticks: u64,
     /// Its values.
-    pub values: Vec<MessageValue>,
-}
-
-/// A value of a message.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MessageValue {
-    /// A signed integer.
-    Int(i64),
-    /// An address.
-    Address(u64),
-    /// A float.
-    Float(f64),
-    /// A text's bytes, without a zero.
-    Text(Vec<u8>),
+    pub values: Vec<SentValue>,
 }
 
 /// Reads the message at `position` from a copy of the ring's bytes (a power of two of them); `None` while it is not
@@ -111,15 +98,15 @@ pub fn read_message(ring: &[u8], position: u64) -> Option<Message> {
     for number in 0..count {
         let value = word(first + number)?;
         values.push(match kinds >> (8 + 2 * number) & 3 {
-            KIND_INT => MessageValue::Int(value as i64),
-            KIND_ADDRESS => MessageValue::Address(value),
-            KIND_FLOAT => MessageValue::Float(f64::from_bits(value)),
+            KIND_INT => SentValue::Int(value as i64),
+            KIND_ADDRESS => SentValue::Address(value),
+            KIND_FLOAT => SentValue::Float(f64::from_bits(value)),
             _ => {
                 let (length, room) = (value as u32, value >> 32);
                 let length = u64::from(length).min(room).min(ring.len() as u64);
                 let text = (0..length).map(|at| byte(text_at.wrapping_add(at))).collect::<Option<_>>()?;
                 text_at = text_at.wrapping_add(room);
-                MessageValue::Text(text)
+                SentValue::Text(text)
             }
         });
     }

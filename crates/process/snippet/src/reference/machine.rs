@@ -2,7 +2,7 @@
 //!
 //! Next: `fold`, what happens to the words of a variable.
 
-use crate::ir::{Area, Register, Unit, Width, process_word, thread_word};
+use crate::ir::{Area, Register, SentValue, Unit, Width, process_word, thread_word};
 use crate::types::bytes_of;
 use std::collections::BTreeMap;
 
@@ -45,16 +45,6 @@ pub struct Message {
     pub text: usize,
     /// The values.
     pub values: Vec<SentValue>,
-}
-
-/// A value of a message.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "as ir::Sent")]
-pub enum SentValue {
-    Int(i64),
-    Address(u64),
-    Float(f64),
-    Text(Vec<u8>),
 }
 
 /// A call of one of the target's functions.

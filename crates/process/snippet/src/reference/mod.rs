@@ -10,10 +10,10 @@ mod fold;
 mod machine;
 
 use crate::arithmetic::{self, Number};
-use crate::ir::{self, Area, Expression, Sent, Statement, Unit, process_word, thread_word};
+use crate::ir::{self, Area, Expression, Sent, SentValue, Statement, Unit, process_word, thread_word};
 pub use fold::Malformed;
 use fold::Table;
-pub use machine::{Call, Machine, Message, SentValue};
+pub use machine::{Call, Machine, Message};
 
 /// Runs one body.
 ///

@@ -11,7 +11,7 @@ use crate::syntax::Script;
 use std::collections::BTreeMap;
 
 /// The permissions of a script to do to the program more than look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Permissions {
     /// Assign to the program's variables and registers: `--allow-write`.
     pub write: bool,

@@ -5,7 +5,7 @@
 use crate::script::*;
 use crate::special::{busy_state, codes, run};
 use crate::world::{DATA, RING_BYTES, World, thread_pointer};
-use trimtab_snippet::emit::{HEADER_WORDS, Message, MessageValue, message_bytes, read_message};
+use trimtab_snippet::emit::{HEADER_WORDS, Message, message_bytes, read_message};
 use trimtab_snippet::ir::*;
 
 #[test]
@@ -34,12 +34,12 @@ fn messages_go_into_the_ring_and_round_its_end() {
             assert_eq!(read_message(&ring, position + bytes), None, "the next one is not there yet");
             let message = read_message(&ring, position).expect("the message is complete");
             assert!(message.ticks > 0);
-            let text = |text: &[u8]| MessageValue::Text(text.to_vec());
+            let text = |text: &[u8]| SentValue::Text(text.to_vec());
             let values = vec![
-                MessageValue::Int(-7),
+                SentValue::Int(-7),
                 text(b"hello, world"),
-                MessageValue::Address(state.general[7]),
-                MessageValue::Float(2.5),
+                SentValue::Address(state.general[7]),
+                SentValue::Float(2.5),
                 text(b"hello"),
                 text(b""),
             ];
@@ -64,7 +64,7 @@ proptest::proptest! {
         ring[place..place + 8].copy_from_slice(&(position & !7).wrapping_add(1).to_le_bytes());
         let message = read_message(&ring, position & !7).expect("it says that it is complete");
         for value in message.values {
-            if let MessageValue::Text(text) = value {
+            if let SentValue::Text(text) = value {
                 proptest::prop_assert!(text.len() <= ring.len());
             }
         }

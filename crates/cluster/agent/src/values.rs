@@ -6,16 +6,16 @@
 //!
 //! Values come from the network: they are checked, and nothing a count or a sum can be makes this code panic.
 //!
-//! Next: `lead`, which reads the merged values.
+//! Next: `remote`, which reads the merged values.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_reduce::exact::ExactSum;
-use trimtab_reduce::{Bad, Filter};
+use trimtab_reduce::{Bad, Filter, FilterSpec, Registry};
 use trimtab_script::{Histogram, MISSING_MAX, Named, Number, Own, Stacks, Value, all_missing};
 
 /// The filter's name in the tree.
-pub(super) const FILTER: &str = "script";
+const FILTER: &str = "script";
 /// Most buckets of a histogram: one for each power of two, and those below one.
 const BUCKETS_MAX: usize = 65;
 
@@ -174,6 +174,21 @@ impl Variable {
         let missing = all_missing(self.missing.clone(), other.missing);
         Ok(Variable { name: other.name, counted, missing, at_least: self.at_least || other.at_least })
     }
+}
+
+/// The filters of a tree of agents: all of the tree's own, and the one that merges what scripts counted.
+pub fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.register(FILTER, |parameters| match parameters {
+        [] => Ok(std::sync::Arc::new(Values)),
+        _ => Err(Bad::Form { filter: FILTER, what: "it takes no parameters" }),
+    });
+    registry
+}
+
+/// The filter that merges what scripts counted, for a stream.
+pub fn filter() -> FilterSpec {
+    FilterSpec::Own { name: FILTER.to_owned(), parameters: Vec::new() }
 }
 
 fn both(one: &Counted, other: Counted) -> Result<Counted, Bad> {
