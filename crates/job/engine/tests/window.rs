@@ -1,16 +1,18 @@
 //! A window through the engine: what goes on is told, each change stands in the log, the window is in the store, and the
-//! program is as before. It ends early if the listener wants that.
+//! program is as before. It ends early if the listener wants that. Waiting puts nothing in, and loops leave nothing.
 //!
 //! Next: `examples/window.rs`, the same for people.
 
 use std::ffi::OsStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trimtab_engine::{
     Audit, BoxError, Change, Changed, End, Engine, Error, Event, Found, KnownJob, Launched, Listener,
 };
-use trimtab_engine::{Partial, Spread, Stage, Store, Target, Window, WindowStage, usual_options};
+use trimtab_engine::{LoopsWanted, Next, Partial, Spread, Stage, Store, Target, Wait, Waiting, Window, WindowStage};
+use trimtab_engine::{call, usual_options};
 use trimtab_measure::{Length, Options};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running};
@@ -189,6 +191,56 @@ fn whoever_listens_may_end_it() {
     subject.finish();
     assert_eq!(measured.report.window.ended_by, "interrupted");
     assert_eq!(locked(&written.changes).get(1).map(String::as_str), Some("Restored"));
+}
+
+#[test]
+fn events_are_waited_for_beside_a_job_and_nothing_is_in_it() {
+    let _alone = alone();
+    let (subject, written, cache) = (Subject::start(), Written::default(), ImageCache::in_memory());
+    let engine = Engine { listener: &written, audit: &written, cache: &cache, store: Some(&written), nodes: None };
+    let (found, signal) = (found(&engine, &subject), AtomicBool::new(false));
+    let (whens, options) = (["after=1s".parse().expect("an event")], window().options);
+    let wait = Wait { whens: &whens, command: "example", options: &options, signal: &signal };
+    let series = |waiting: &mut Waiting<'_>| -> Result<Vec<Next>, Error> {
+        let after = waiting.next_event()?;
+        signal.store(true, Ordering::Relaxed);
+        let signalled = waiting.next_event()?;
+        let name = waiting.name();
+        let caller = std::thread::spawn(move || {
+            while call(&[&name], "now").expect("there is somebody").fired == 0 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let called = waiting.next_event()?;
+        caller.join().expect("it was heard");
+        subject.finish();
+        Ok(vec![after, signalled, called, waiting.next_event()?])
+    };
+    let came = engine.wait(&found, wait, series).expect("all is heard");
+    let shown = came.iter().map(|next| match next {
+        Next::Window(Some(event)) => format!("{} {}", event.kind, event.value),
+        other => format!("{other:?}"),
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), ["after ", "signal ", "call now", "Ended"]);
+    let stage = Event::Stage(Stage::Waiting { events: "after=1s".to_owned() });
+    let told = locked(&written.events).iter().filter(|event| **event == stage).count();
+    assert_eq!((told, locked(&written.changes).len()), (4, 0));
+}
+
+#[test]
+fn loops_are_found_and_no_trace_is_left() {
+    let _alone = alone();
+    let (subject, written, cache) = (Subject::start(), Written::default(), ImageCache::in_memory());
+    let engine = Engine { listener: &written, audit: &written, cache: &cache, store: None, nodes: None };
+    let wanted = LoopsWanted { only_process: false, samples: 20, max_seconds: 60.0, seccomp_ok: false };
+    let loops = engine.loops(Pid(subject.before[0].0), &wanted).expect("loops");
+    subject.finish();
+    assert!(loops.choice.is_some() && loops.targets.len() == RANKS as usize, "{loops:?}");
+    assert_eq!(loops.looks, u64::from(wanted.samples * RANKS));
+    let (changes, events) = (locked(&written.changes), locked(&written.events));
+    assert!(changes[0].starts_with("loops: processes ") && changes[1] == "Restored", "{changes:?}");
+    assert!(events.contains(&Event::Stage(Stage::Looking { look: 20, of: 20 })), "{events:?}");
+    assert_eq!(events.last(), Some(&Event::Done));
 }
 
 #[test]
