@@ -18,10 +18,12 @@ pub enum OmpPart {
     Lock,
     /// It waits for tasks.
     Task,
+    /// It waits for nobody, and a compiled region often ends in a jump to it: where it returns, that region's function has ended.
+    End,
 }
 
 /// Each function of the runtimes that is measured in the group `omp`.
-pub const OMP_RUNTIME: [(&str, OmpPart); 56] = [
+pub const OMP_RUNTIME: [(&str, OmpPart); 85] = [
     ("GOMP_parallel", OmpPart::Region),
     ("GOMP_parallel_reductions", OmpPart::Region),
     ("GOMP_parallel_sections", OmpPart::Region),
@@ -78,6 +80,35 @@ pub const OMP_RUNTIME: [(&str, OmpPart); 56] = [
     ("__kmpc_taskloop_5", OmpPart::Task),
     ("GOMP_taskloop", OmpPart::Task),
     ("GOMP_taskloop_ull", OmpPart::Task),
+    ("GOMP_atomic_end", OmpPart::End),
+    ("GOMP_critical_end", OmpPart::End),
+    ("GOMP_critical_name_end", OmpPart::End),
+    ("GOMP_ordered_end", OmpPart::End),
+    ("GOMP_loop_end_nowait", OmpPart::End),
+    ("GOMP_sections_end_nowait", OmpPart::End),
+    ("GOMP_doacross_post", OmpPart::End),
+    ("GOMP_doacross_ull_post", OmpPart::End),
+    ("GOMP_task", OmpPart::End),
+    ("omp_unset_lock", OmpPart::End),
+    ("omp_unset_lock_", OmpPart::End),
+    ("omp_unset_nest_lock", OmpPart::End),
+    ("omp_unset_nest_lock_", OmpPart::End),
+    ("__kmpc_for_static_fini", OmpPart::End),
+    ("__kmpc_dispatch_fini_4", OmpPart::End),
+    ("__kmpc_dispatch_fini_4u", OmpPart::End),
+    ("__kmpc_dispatch_fini_8", OmpPart::End),
+    ("__kmpc_dispatch_fini_8u", OmpPart::End),
+    ("__kmpc_doacross_post", OmpPart::End),
+    ("__kmpc_doacross_fini", OmpPart::End),
+    ("__kmpc_end_critical", OmpPart::End),
+    ("__kmpc_end_ordered", OmpPart::End),
+    ("__kmpc_end_reduce_nowait", OmpPart::End),
+    ("__kmpc_end_single", OmpPart::End),
+    ("__kmpc_end_master", OmpPart::End),
+    ("__kmpc_end_masked", OmpPart::End),
+    ("__kmpc_omp_task", OmpPart::End),
+    ("__kmpc_unset_lock", OmpPart::End),
+    ("__kmpc_unset_nest_lock", OmpPart::End),
 ];
 
 /// Patterns of the names of functions that compilers make of regions and tasks: gcc's and gfortran's, clang's old and new

@@ -34,8 +34,12 @@ struct Truth {
 
 /// The program for an MPI library by a compiler for C.
 fn compiled(desk: &Desk, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
+    compiled_of(desk, &PROGRAM.replace("STEPS", &STEPS.to_string()), mpi, compiler, options)
+}
+
+fn compiled_of(desk: &Desk, text: &str, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
     let (source, program) = (desk.path("hybrid.c"), desk.path("hybrid"));
-    std::fs::write(&source, PROGRAM.replace("STEPS", &STEPS.to_string())).expect("its source");
+    std::fs::write(&source, text).expect("its source");
     let mut command = Command::new(format!("mpicc.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" }));
     command.env("MPICH_CC", compiler).env("OMPI_CC", compiler);
     let built = command.args(["-g", "-fopenmp"]).args(options).arg("-o").arg(&program).arg(&source).status();
@@ -249,6 +253,53 @@ fn a_program_without_symbols_or_unwind_tables_says_what_is_not_known() {
     );
     std::fs::write(until(&desk), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
+}
+
+const JUMPS: &str = include_str!("openmp/jumps.c");
+/// Work of both threads in each pass of each of its regions.
+const WORK_S: f64 = 400e-6;
+
+/// Compilers end the functions of most regions in a jump to the runtime: these end where that returns.
+#[test]
+fn regions_that_end_in_a_jump_are_measured_to_their_end() {
+    let _alone = alone();
+    for (mpi, compiler) in [(Mpi::OpenMpi, "gcc"), (Mpi::Mpich, "clang-14")] {
+        let is_there = compiler == "gcc" || Path::new("/usr/lib/llvm-14/lib/libomp.so").exists();
+        if is_there {
+            regions_that_end_in_a_jump(mpi, compiler);
+        }
+    }
+}
+
+fn regions_that_end_in_a_jump(mpi: Mpi, compiler: &str) {
+    let desk = Desk::new();
+    let program = compiled_of(&desk, JUMPS, mpi, compiler, &["-O2"]);
+    let launch = Launch::mpi(mpi, RANKS, &program).env("OMP_NUM_THREADS", THREADS.to_string());
+    let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&desk));
+    let mut job = launch.start().expect("it starts");
+    let pids = job.rank_pids(LIMIT).expect("its ranks");
+    let mut worst = Vec::new();
+    for _ in 0..TRIES {
+        let (code, report) = desk.attach(pids[0], "--group omp --iterations 40").expect("a report");
+        assert_eq!(code, 0, "{compiler}: {:?}", report.warnings);
+        let omp = report.omp.as_ref().expect("regions");
+        assert_eq!(omp.regions.len(), 3, "{compiler}: {omp:#?}");
+        assert!(omp.hybrid.is_some(), "{compiler}: {:?} {:?}", omp.hybrid_missing, report.warnings);
+        worst.clear();
+        for region in &omp.regions {
+            assert_eq!(region.missing, None, "{compiler}: {region:#?}");
+            let worked = region.work_s.expect("work") / region.passes as f64 / WORK_S;
+            assert!(worked > 0.99, "{compiler}: {worked:.3} of its work was seen: {region:#?}");
+            worst.push(worked);
+        }
+        // Where others have the processor it takes longer.
+        if worst.iter().all(|worked| *worked < 1.1) {
+            break;
+        }
+    }
+    std::fs::write(until(&desk), "").expect("a file");
+    job.wait(LIMIT).expect("it ends when told");
+    assert!(worst.iter().all(|worked| *worked < 1.1), "{compiler}: {worst:.3?} of the work, in each window");
 }
 
 const FORTRAN: &str = include_str!("openmp/uneven.f90");

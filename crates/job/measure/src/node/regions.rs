@@ -158,6 +158,7 @@ fn part_number(part: OmpPart) -> u8 {
         OmpPart::Barrier => part::BARRIER,
         OmpPart::Lock => part::LOCK,
         OmpPart::Task => part::TASK,
+        OmpPart::End => part::NONE,
     }
 }
 
