@@ -86,7 +86,12 @@ impl TeamSample {
                     self.mixed
                 )
             }
-            () if self.lost > 0 => format!("{} regions or waits were left by an exception", self.lost),
+            () if self.lost > 0 => {
+                format!(
+                    "where regions or waits ended was not seen, {} times: an exception or a jump left them",
+                    self.lost
+                )
+            }
             () if self.threads_met > THREADS_MAX => format!("more than {THREADS_MAX} threads took part in regions"),
             () => return None,
         })
@@ -123,7 +128,9 @@ fn regions(
         for region in &team.regions {
             let unseen = (region.threads_max == 0)
                 .then(|| "what its threads did was not seen, because its function is not measured".to_owned());
-            let why = team.why_not().or_else(|| gaps.get(&region.function).cloned()).or(of_waits.clone()).or(unseen);
+            // Functions whose ends are not seen explain what else was not.
+            let own = gaps.get(&region.function).cloned().or(of_waits.clone());
+            let why = own.or_else(|| team.why_not()).or(unseen);
             let row = rows.entry(region.function).or_default();
             row.ranks.push((rank, region));
             row.missing = row.missing.take().or(why);
@@ -263,7 +270,8 @@ impl Times {
 fn why_unknown(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<String> {
     let unseen = team.unseen_ticks as f64 / (rank.duration_ticks() as f64).max(1.0);
     Some(match team.why_not() {
-        Some(why) => why,
+        // Functions whose ends are not seen explain what else was not.
+        Some(why) => of_gaps(input, rank, team).unwrap_or(why),
         None if !team.is_of_main => "regions are begun by another thread than the one that calls MPI".to_owned(),
         None if unseen > UNSEEN_SHARE_MAX => format!(
             "what threads did was not seen in regions that take {:.1}% of its time, because their functions are not \

@@ -168,7 +168,12 @@ fn what_is_not_known_has_a_reason() {
         is_out: true,
         out_after_us: 0,
     };
-    let cases: [(&str, Change<'_>, &str, bool); 8] = [
+    let out_and_lost = |rank: &mut RankSample| {
+        rank.unseen = vec![untimed(2)];
+        rank.team.as_mut().expect("a team").lost = 1;
+    };
+    let cases: [(&str, Change<'_>, &str, bool); 9] = [
+        ("lost because of that", &out_and_lost, "solve._omp_fn.0: its probes", false),
         ("mixed", &|rank| rank.team.as_mut().expect("a team").mixed = 2, "another thread", false),
         ("lost", &|rank| rank.team.as_mut().expect("a team").lost = 1, "exception", false),
         ("many", &|rank| rank.team.as_mut().expect("a team").threads_met = 257, "256 threads", false),
