@@ -10,6 +10,7 @@
 use crate::frames::FOUND_AT;
 use crate::hold::HELD_AT;
 use crate::insert::Inserted;
+use crate::payload::Payload;
 use crate::prepare::Prepared;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -116,7 +117,7 @@ impl Prepared {
     /// Numbers of the probes at functions that a rank calls last.
     pub(crate) fn last_calls(&self) -> Vec<u32> {
         // A script's bodies keep no list of calls.
-        let functions = self.functions.iter().filter(|_| self.script.is_none());
+        let functions = self.functions.iter().filter(|_| !matches!(self.payload, Payload::Script(_)));
         functions.filter(|function| is_last_call(&function.name)).map(|function| function.probe).collect()
     }
 

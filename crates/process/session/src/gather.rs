@@ -18,6 +18,7 @@ use crate::insert::{Inserted, Setup, Still};
 use crate::leftover::Leftover;
 use crate::modules::{Module, Modules};
 use crate::pages::PageWrites;
+use crate::payload::Payload;
 use crate::prepare::{FunctionRequest, OfWindow, Prepared, Subject};
 use crate::remove::{self, Removal, Target, leave_springboards};
 use crate::threads::Stacks;
@@ -121,7 +122,7 @@ impl Gathering {
             let why = refused.map(|one| format!("{}: {}", one.name, one.reason));
             return Err(nothing(why.unwrap_or_else(|| format!("it has no function {}", names.join(", ")))));
         }
-        prepared.gathers = Some(passes);
+        prepared.payload = Payload::Hold(passes);
         Ok(prepared)
     }
 

@@ -17,9 +17,9 @@ use crate::handlers::Watch;
 use crate::hold::{HELD_AT, WORDS_AT};
 use crate::mapping::{Mapper, check_calls, forsake};
 use crate::modules::Modules;
+use crate::payload::Payload;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
-use crate::script::ScriptSource;
 use crate::threads::{Ranges, Stacks, Stand, inside, stands};
 use std::mem::offset_of;
 use std::ops::Range;
@@ -150,7 +150,7 @@ impl Prepared {
     ) -> Result<Inserted, Error> {
         let pid = still.pid;
         // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
-        if self.functions.is_empty() && self.script.is_none() {
+        if self.functions.is_empty() && !matches!(self.payload, Payload::Script(_)) {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
             return Err(Error::NothingToDo { pid, reason });
         }
@@ -170,7 +170,7 @@ impl Prepared {
 
     fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
         let routines = own_routines();
-        if self.script.is_none() && self.gathers.is_none() {
+        if matches!(self.payload, Payload::Window) {
             check(&routines)?;
         }
         let mut maps = maps.clone();
@@ -188,7 +188,7 @@ impl Prepared {
             details: setup.details,
             code: places.iter().map(|place| place.capacity).sum(),
             threads,
-            areas: self.script.as_ref().map(ScriptSource::needs),
+            areas: self.payload.areas(),
             regions: self.probes.iter().any(|probe| probe.part != part::NONE),
         };
         let mut geometry = Geometry::for_needs(&needs);
@@ -196,12 +196,12 @@ impl Prepared {
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
         let hold_words = header + WORDS_AT;
-        let build = || match (&self.gathers, &self.script) {
-            (Some(passes), _) => build_gather(&self.functions, &places, GatherAt { words: hold_words, passes }),
-            (None, Some(script)) => {
+        let build = || match &self.payload {
+            Payload::Hold(passes) => build_gather(&self.functions, &places, GatherAt { words: hold_words, passes }),
+            Payload::Script(script) => {
                 build_script(&self.functions, &places, hold_words, &script.placed(header, &geometry))
             }
-            (None, None) => {
+            Payload::Window => {
                 let functions = self.functions_with_inline(setup, &geometry);
                 build(&functions, &places, (header, hold_words), &routines, self.probes.len() as u32)
             }
@@ -226,10 +226,10 @@ impl Prepared {
 
     /// Where the arenas will lie. One of them has room for the unwind tables of all, if there are any.
     fn places(&self, pid: Pid, maps: &mut MappingTable, routines: &Routines<'_>) -> Result<Vec<ArenaPlace>, Error> {
-        let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match (&self.gathers, &self.script) {
-            (Some(_), _) => Ok(gather_code_needed(&self.functions, arena)),
-            (None, Some(script)) => script.code_needed(pid, &self.functions, arena, text.start),
-            (None, None) => Ok(code_needed(routines, &self.functions, arena)),
+        let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match &self.payload {
+            Payload::Hold(_) => Ok(gather_code_needed(&self.functions, arena)),
+            Payload::Script(script) => script.code_needed(pid, &self.functions, arena, text.start),
+            Payload::Window => Ok(code_needed(routines, &self.functions, arena)),
         };
         let mut needed = self.arena_modules.iter().enumerate().map(code_of).collect::<Result<Vec<u64>, Error>>()?;
         if let Some(arena) = self.frames_arena() {

@@ -43,6 +43,7 @@ mod origin;
 mod outside_call;
 mod pages;
 mod partial;
+mod payload;
 mod pointed;
 mod prepare;
 mod private;

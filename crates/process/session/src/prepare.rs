@@ -13,7 +13,8 @@ use crate::handlers::{FaultHandlers, Watch};
 use crate::how_far::LoopWatch;
 use crate::inner::LoopRequest;
 use crate::modules::{Module, Modules};
-use crate::script::{Lost, ScriptSource};
+use crate::payload::Payload;
+use crate::script::Lost;
 use crate::side_by_side::side_by_side;
 use crate::tails::{Edge, TailExit, Tails};
 use crate::text::Text;
@@ -81,10 +82,8 @@ pub struct Prepared {
     pub(crate) taken: BTreeMap<u64, u64>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
-    /// The script that runs instead of the in-target routine.
-    pub(crate) script: Option<ScriptSource>,
-    /// Code of bindings and tools, where threads are held as they leave a function; nothing else runs then.
-    pub(crate) gathers: Option<Vec<Range<u64>>>,
+    /// The work of the code that goes in.
+    pub(crate) payload: Payload,
     /// The process's fault handlers, as far as they were known.
     pub(crate) handlers: FaultHandlers,
     /// Code in which a thread may be about to set one.
@@ -153,8 +152,7 @@ impl Prepared {
             ranges: Vec::new(),
             taken: BTreeMap::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
-            script: None,
-            gathers: None,
+            payload: Payload::Window,
             handlers: modules.fault_handlers().clone(),
             setters: Vec::new(),
             framed: Vec::new(),

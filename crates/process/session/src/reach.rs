@@ -61,6 +61,7 @@ fn keep<T>(all: &mut Vec<T>, stays: &[bool]) {
 mod tests {
     use super::*;
     use crate::handlers::FaultHandlers;
+    use crate::payload::Payload;
     use std::collections::BTreeMap;
     use trimtab_os::Gadgets;
     use trimtab_plan::PlannedFunction;
@@ -90,8 +91,7 @@ mod tests {
             ranges: (0..4).map(|probe| (u64::from(probe)..u64::from(probe) + 1, probe)).collect(),
             taken: BTreeMap::new(),
             program: 0..0,
-            script: None,
-            gathers: None,
+            payload: Payload::Window,
             handlers: FaultHandlers::default(),
             setters: Vec::new(),
             framed: Vec::new(),

@@ -10,19 +10,16 @@ use crate::error::Error;
 use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
+use crate::payload::{MESSAGES_BYTES, Payload, ScriptSource, ranges_at, ring_at};
 use crate::prepare::{FunctionRequest, NoExits, Prepared, Purpose, Refused};
-use crate::ranges::{Area, RangeTables, TABLES_BYTES};
+use crate::ranges::{Area, RangeTables};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use trimtab_os::{MappingTable, vector_state};
-use trimtab_plan::{FunctionBodies, Keeps, PlannedFunction, Script};
-use trimtab_snippet::emit::{Areas, ThreadKey};
+use trimtab_plan::{FunctionBodies, Keeps};
 use trimtab_snippet::ir::{self, Kind, Unit, Variable, process_word, thread_word};
-use trimtab_stub::layout::{AreaNeeds, Geometry, Probe, SLOT_HASH_MULTIPLIER, flag, round_up};
+use trimtab_stub::layout::{Geometry, Probe, flag};
 use trimtab_stub::view::View;
-use trimtab_types::{Pid, ProcAddr};
-
-/// Bytes of the ring of messages.
-const MESSAGES_BYTES: u64 = 1 << 20;
+use trimtab_types::ProcAddr;
 
 /// A function and what runs there.
 #[derive(Clone, Debug)]
@@ -39,64 +36,6 @@ pub struct ScriptRequest {
     pub asking: Vec<usize>,
     /// True if the entry is of no use without the exits.
     pub needs_exits: bool,
-}
-
-/// A script before its place in memory is known.
-#[derive(Clone, Debug)]
-pub(crate) struct ScriptSource {
-    unit: Unit,
-    keeps: Option<Keeps>,
-}
-
-impl ScriptSource {
-    pub(crate) fn needs(&self) -> AreaNeeds {
-        AreaNeeds { process_bytes: ring_at(&self.unit) + MESSAGES_BYTES, thread_bytes: self.unit.thread_bytes.into() }
-    }
-
-    /// The script with its areas at their places in the target.
-    pub(crate) fn placed(&self, header: u64, geometry: &Geometry) -> Script {
-        let areas = Areas {
-            process: header + geometry.process_area_offset,
-            threads: header + geometry.thread_areas_offset,
-            thread_count: geometry.thread_area_count as u32,
-            thread_stride: geometry.thread_area_stride as u32,
-            key: ThreadKey::SelfPointer,
-            multiplier: SLOT_HASH_MULTIPLIER,
-            thread_id_at: None,
-        };
-        Script { unit: self.unit.clone(), areas, keeps: self.keeps }
-    }
-
-    /// Bytes of code an arena near `text` needs.
-    pub(crate) fn code_needed(
-        &self,
-        pid: Pid,
-        functions: &[PlannedFunction],
-        arena: usize,
-        text: u64,
-    ) -> Result<u64, Error> {
-        let stride = round_up(u64::from(self.unit.thread_bytes), 64);
-        let geometry = Geometry {
-            process_area_offset: 1 << 32,
-            thread_areas_offset: 2 << 32,
-            thread_area_stride: stride,
-            thread_area_count: 64,
-            ..Geometry::default()
-        };
-        let script = self.placed(text, &geometry);
-        let needed = script.code_needed(functions, arena, text);
-        needed.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })
-    }
-}
-
-/// Offset of the tables of readable and of writable ranges in the process area; the ring follows. The area says so too, but
-/// the program may have written over it.
-fn ranges_at(unit: &Unit) -> u64 {
-    round_up(u64::from(unit.process_bytes), 64)
-}
-
-fn ring_at(unit: &Unit) -> u64 {
-    ranges_at(unit) + TABLES_BYTES
 }
 
 impl Prepared {
@@ -161,7 +100,7 @@ impl Prepared {
             prepared.describe_frames(modules, memory.as_ref());
         }
         let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
-        prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
+        prepared.payload = Payload::Script(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)
     }
 }
