@@ -10,7 +10,7 @@ use crate::returns::{imported, returns_twice};
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Care, ControlFlow, Loop, Returned, Surroundings, passes_own, writes_through};
+use trimtab_x86::{Care, ControlFlow, Loop, Returned, Source, Surroundings, passes_own, writes_through};
 
 /// Calls within calls that are looked at.
 const DEPTH_MAX: u32 = 6;
@@ -22,6 +22,8 @@ pub(crate) struct Around<'a> {
     pub(crate) inside: &'a Inside<'a>,
     pub(crate) found: &'a Loop,
     pub(crate) keeps_counters: bool,
+    /// Where in the source an instruction is from.
+    pub(crate) source: &'a dyn Fn(u64) -> Option<Source>,
 }
 
 impl Around<'_> {
@@ -77,6 +79,10 @@ impl Surroundings for Around<'_> {
             });
             is_own.unwrap_or(false)
         })
+    }
+
+    fn source(&self, at: u64) -> Option<Source> {
+        (self.source)(at)
     }
 
     fn returns_twice(&self, target: u64) -> bool {

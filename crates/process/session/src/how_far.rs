@@ -4,6 +4,7 @@
 
 use crate::inner::EITHER;
 use crate::inside::Inside;
+use crate::sources::Sources;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use trimtab_stub::layout::{
     Header, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
@@ -48,6 +49,7 @@ impl LoopWatch {
         number: &[u32],
         (sites, flags_unread): (&[Site], bool),
         function: Option<&Function>,
+        sources: &Sources<'_>,
     ) -> Result<LoopWatch, String> {
         if number.contains(&EITHER) {
             return Err("ranks are in several loops, each of which has a counter of its own".to_owned());
@@ -57,7 +59,7 @@ impl LoopWatch {
             return Err("its passes are seen at several places".to_owned());
         };
         let keeps_counters = function.is_some_and(is_fortran);
-        let how_far = inside.how_far(found, *site, keeps_counters).map_err(|why| why.to_string())?;
+        let how_far = inside.how_far(found, *site, (keeps_counters, sources)).map_err(|why| why.to_string())?;
         let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
         let places = how_far.places().map(|place| place.map_or((0, 0, 0), |place| words(place, stack)));
         Ok(LoopWatch { how_far, places })

@@ -2,12 +2,14 @@
 //!
 //! Next: `inside`, which finds them; `script`, whose bodies run there.
 
+use crate::debug_files::{DebugFiles, DebugSections};
 use crate::how_far::LoopWatch;
 use crate::inside::Inside;
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
 use crate::reach::is_in_reach;
 use crate::script::Lost;
+use crate::sources::Sources;
 use trimtab_os::Memory;
 use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::Probe;
@@ -89,6 +91,9 @@ impl Prepared {
 
     /// Decides about loops in the same way.
     pub(crate) fn add_loops(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[LoopRequest]) {
+        let files = DebugFiles::of(modules);
+        let sections = DebugSections::of(&files);
+        let sources = Sources::of(&sections);
         for request in requests {
             let arenas = self.arena_modules.clone();
             let mut watch = Err(String::new());
@@ -98,7 +103,7 @@ impl Prepared {
                         .at(request.function)
                         .and_then(|module| module.loaded.image.function_at(module.bias.to_file(request.function)));
                     let flags_unread = unread.first().is_some_and(|unread| unread.flags);
-                    watch = LoopWatch::new(inside, &request.number, (sites, flags_unread), function);
+                    watch = LoopWatch::new(inside, &request.number, (sites, flags_unread), function, &sources);
                 })
             });
             let found = found.and_then(|(arena, sites)| {

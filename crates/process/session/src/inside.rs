@@ -9,6 +9,7 @@ use crate::inner::Inner;
 use crate::modules::Modules;
 use crate::prepare::Subject;
 use crate::returns::Returns;
+use crate::sources::Sources;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
@@ -63,8 +64,13 @@ impl<'a> Inside<'a> {
     }
 
     /// How it is told how far a loop is at a patch right before the instruction at `site`; see [`how_far`].
-    pub(crate) fn how_far(&self, found: &Loop, site: u64, keeps_counters: bool) -> Result<HowFar, Unsure> {
-        let surroundings = Around { inside: self, found, keeps_counters };
+    pub(crate) fn how_far(
+        &self,
+        found: &Loop,
+        site: u64,
+        (keeps_counters, sources): (bool, &Sources<'_>),
+    ) -> Result<HowFar, Unsure> {
+        let surroundings = Around { inside: self, found, keeps_counters, source: &|at| sources.at(at) };
         how_far(self.code, self.analysis, (&self.flow, found), site, &surroundings)
     }
 

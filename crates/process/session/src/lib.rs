@@ -55,6 +55,7 @@ mod returns;
 mod sample;
 mod script;
 mod side_by_side;
+mod sources;
 mod tails;
 mod text;
 mod threads;

@@ -249,10 +249,19 @@ fn local_variables_are_seen_from_inside_their_block() {
         if case.starts_with("dwarf5") && case.ends_with("5") {
             assert_eq!(&names[..2], ["inner", "round"], "{case}: innermost first");
         }
+        let declares = |name: &str| line_of("facts.c", name);
+        let around = facts.scopes_at(code.places[0].addr).expect("blocks");
+        let of_round = around.iter().position(|scope| {
+            scope.variables.iter().any(|place| place.line == declares("for (int round = 0; round < 2; round++) {"))
+        });
+        let of_round = of_round.expect("the block of the loop");
+        assert!(around.iter().all(|scope| !scope.is_inlined), "{case}: {around:?}");
         let sum = facts.function_at(code.places[0].addr).expect("sum");
         let entry = facts.function(sum, &mut types).expect("sum").entry.expect("entry");
         let outside = facts.variables_at(entry, &mut types).expect("variables");
         assert!(!outside.iter().any(|variable| variable.name == "inner"), "{case}");
+        let before = facts.scopes_at(entry).expect("blocks");
+        assert!(before.iter().all(|scope| scope.id != around[of_round].id), "{case}: {before:?}");
     }
 }
 

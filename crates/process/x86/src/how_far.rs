@@ -8,6 +8,7 @@
 
 use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
+use crate::copied::Source;
 use crate::lent::{Lender, is_call, is_write, on_stack};
 use crate::linear::{Extension, Linear, Place, State, Value};
 use crate::owned::{Care, Question, Returned};
@@ -93,6 +94,11 @@ pub trait Surroundings {
         false
     }
 
+    /// Where in the source the instruction at an address is from, if debugging information tells all of it.
+    fn source(&self, _at: u64) -> Option<Source> {
+        None
+    }
+
     /// The name of the function of another module that is called there; `None`: it lies in this one, or that is not known.
     fn imported(&self, _target: u64) -> Option<String> {
         None
@@ -135,7 +141,7 @@ pub enum Unsure {
     #[error("its counter or its bound is a variable that other code may change")]
     Shared,
     /// Parts of it may be elsewhere.
-    #[error("all calls of a pass are made outside of the loop too, so parts of it may have been moved there")]
+    #[error("calls of a pass may be made outside of the loop too, where compilers put first or last passes")]
     Copied,
     /// Ways through it may be missing.
     #[error("its code can't be followed in full")]
@@ -296,22 +302,22 @@ impl Failures<'_> {
 }
 
 /// All that is known of one loop.
-struct Look<'a> {
-    flow: &'a ControlFlow,
-    found: &'a Loop,
-    pass: &'a Pass<'a>,
-    instructions: &'a Instructions,
-    bound: &'a LoopBound,
+pub(crate) struct Look<'a> {
+    pub(crate) flow: &'a ControlFlow,
+    pub(crate) found: &'a Loop,
+    pub(crate) pass: &'a Pass<'a>,
+    pub(crate) instructions: &'a Instructions,
+    pub(crate) bound: &'a LoopBound,
     /// The blocks that test.
-    tests: Vec<usize>,
+    pub(crate) tests: Vec<usize>,
     /// The values known before and behind each block of the function, in terms of those when it began.
-    whole: (States, States),
-    surroundings: &'a dyn Surroundings,
+    pub(crate) whole: (States, States),
+    pub(crate) surroundings: &'a dyn Surroundings,
     entry: u64,
 }
 
 impl Look<'_> {
-    fn is_inside(&self, block: usize) -> bool {
+    pub(crate) fn is_inside(&self, block: usize) -> bool {
         self.found.blocks.binary_search(&block).is_ok()
     }
 
@@ -341,7 +347,7 @@ impl Look<'_> {
     }
 
     /// Blocks that a pass comes to behind the test.
-    fn behind(&self) -> BTreeSet<usize> {
+    pub(crate) fn behind(&self) -> BTreeSet<usize> {
         let next = self.tests.iter().flat_map(|test| &self.flow.blocks[*test].successors);
         let next = next.filter(|next| **next != self.found.header && self.is_inside(**next));
         next.flat_map(|next| self.pass.reached_from(*next, &[])).collect()
@@ -409,7 +415,7 @@ impl Look<'_> {
     }
 
     /// True of memory that is named by a pointer other than those of the stack.
-    fn is_behind_pointer(&self, place: Place) -> bool {
+    pub(crate) fn is_behind_pointer(&self, place: Place) -> bool {
         let value = |register| self.whole.0.get(&self.found.header).map(|state| state.value(Place::Register(register)));
         match place {
             Place::Behind { .. } => true,
@@ -443,69 +449,6 @@ impl Look<'_> {
             is_trusting,
         }
         .is_written(place)
-    }
-
-    /// True unless each pass makes a call that is made nowhere on the way to the loop or from it.
-    fn may_be_copied(&self) -> bool {
-        // Counters of optimised code are not kept in memory at the frame pointer.
-        let is_slot = |place| match place {
-            Place::Frame { register, .. } => register == RBP && !self.is_behind_pointer(place),
-            Place::Behind { register, .. } => register == RBP,
-            _ => false,
-        };
-        if self.bound.counter.place.is_some_and(is_slot) {
-            return false;
-        }
-        let around = self.around();
-        let outside = self.flow.calls.iter().filter(|call| !self.is_inside(call.block) && around.contains(&call.block));
-        let outside: BTreeSet<Option<u64>> = outside.map(|call| call.target).collect();
-        !self.always_called().iter().any(|target| !outside.contains(&Some(*target))) || self.is_split(&around)
-    }
-
-    /// Functions that every pass calls, on whichever way.
-    fn always_called(&self) -> BTreeSet<u64> {
-        let own = || self.flow.calls.iter().filter(|call| self.is_inside(call.block));
-        let targets: BTreeSet<u64> = own().filter_map(|call| call.target).collect();
-        let is_always = |target: &u64| {
-            let calls = own().filter(|call| call.target == Some(*target));
-            self.pass.goes_through(&calls.map(|call| self.block_or_loop(call.block)).collect::<Vec<usize>>())
-        };
-        targets.into_iter().filter(is_always).collect()
-    }
-
-    /// A block, or the beginning of the loop inside that it lies in.
-    fn block_or_loop(&self, block: usize) -> usize {
-        let contains = |one: &&Loop| one.blocks.binary_search(&block).is_ok();
-        let mut inner = self.flow.loops.iter().filter(contains).filter(|one| one.depth() == self.found.depth() + 1);
-        inner.next().map_or(block, |one| one.header)
-    }
-
-    /// True if another loop before or behind this one makes a call that each pass of this one makes: the compiler may have made
-    /// two loops of one, with the passes up to some number in the first.
-    fn is_split(&self, around: &BTreeSet<usize>) -> bool {
-        let own = self.always_called();
-        let is_beside =
-            |other: &&Loop| around.contains(&other.header) && !other.blocks.iter().any(|block| self.is_inside(*block));
-        let others = self.flow.loops.iter().filter(is_beside);
-        let beside: BTreeSet<usize> = others.flat_map(|other| other.blocks.iter().copied()).collect();
-        let in_others =
-            self.flow.calls.iter().filter(|call| beside.contains(&call.block) && !self.is_inside(call.block));
-        in_others.filter_map(|call| call.target).any(|target| own.contains(&target))
-    }
-
-    /// Blocks from which the loop is reached, and those that are reached from it.
-    fn around(&self) -> BTreeSet<usize> {
-        let mut all = BTreeSet::new();
-        for is_forth in [true, false] {
-            let (mut known, mut work) = (BTreeSet::from([self.found.header]), vec![self.found.header]);
-            while let Some(block) = work.pop() {
-                let block = &self.flow.blocks[block];
-                let next = if is_forth { &block.successors } else { &block.predecessors };
-                work.extend(next.iter().copied().filter(|next| known.insert(*next)));
-            }
-            all.extend(known);
-        }
-        all
     }
 
     /// The state right before an instruction of the loop.

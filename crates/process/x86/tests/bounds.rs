@@ -5,8 +5,12 @@
 //! one claim too many or too few is. Next: `src/bound.rs`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[path = "bounds/source.rs"]
+mod source;
+
 use iced_x86::code_asm::*;
 use object::{Object, ObjectSymbol, ObjectSymbolTable};
+use source::Sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, c_void};
 use std::ops::Range;
@@ -15,7 +19,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
     Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
-    ProbePlace, Refusal, Returned, Site, SiteKind, Surroundings, WriteProbe, analyse, build_probe_island,
+    ProbePlace, Refusal, Returned, Site, SiteKind, Source, Surroundings, WriteProbe, analyse, build_probe_island,
     encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends,
     writes_through,
 };
@@ -116,6 +120,10 @@ impl Surroundings for Known<'_> {
         self.is_fortran
     }
 
+    fn source(&self, at: u64) -> Option<Source> {
+        self.library.sources.at(at.wrapping_sub(self.library.bias))
+    }
+
     fn imported(&self, target: u64) -> Option<String> {
         self.library.imported(target)
     }
@@ -198,6 +206,8 @@ struct Library {
     functions: Vec<(String, u64, u64)>,
     /// By slots of addresses, functions of other libraries.
     imports: BTreeMap<u64, String>,
+    /// Empty without debugging information.
+    sources: Sources,
     /// Addresses of its variables.
     variables: Vec<Range<u64>>,
     island: u64,
@@ -231,7 +241,8 @@ impl Library {
             .map(|symbol| bias + symbol.address()..bias + symbol.address() + symbol.size());
         let variables = all.collect();
         let imports = imports_of(&elf).into_iter().map(|(slot, name)| (bias + slot, name)).collect();
-        Library { bias, functions, imports, variables, island: island_near(bias), made }
+        let sources = Sources::of(&elf);
+        Library { bias, functions, imports, sources, variables, island: island_near(bias), made }
     }
 
     /// The name of the function of another library that is called there.
@@ -444,16 +455,17 @@ fn island_near(bias: u64) -> u64 {
 }
 
 /// A library of one source; none if the compiler is not there.
-fn compiled(compiler: &str, [source, called]: [&str; 2], level: &str) -> Option<PathBuf> {
+fn compiled(compiler: &str, [source, called]: [&str; 2], options: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bounds");
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bounds-{compiler}{level}-{source}.so"));
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("bounds-{compiler}{}-{source}.so", options.replace(' ', "")));
     let mut command = Command::new(compiler);
     // Modules of Fortran are written to where it runs.
     command.current_dir(env!("CARGO_TARGET_TMPDIR"));
     if compiler == "gfortran" {
         command.arg("-ffree-line-length-none");
     }
-    command.args([level, "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(&output);
+    command.args(options.split(' ')).args(["-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(&output);
     command.args([source, called].map(|source| folder.join(source)));
     let Ok(made) = command.output() else {
         println!("SKIPPED: {compiler} is not installed");
@@ -520,6 +532,27 @@ fn how_far_a_loop_is_said_to_be_is_how_far_it_is() {
     assert!(wrong.is_empty(), "{} wrong claims: {wrong:#?}", wrong.len());
     assert!(claimed * 10 >= possible * 8 && possible > 100, "{claimed} of {possible} plain loops are claimed");
     assert!(whole * 4 >= possible * 3, "of {whole} of {possible} it is known how many are done and how many come");
+}
+
+#[test]
+fn passes_that_compilers_move_out_of_a_loop_are_not_forgotten() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut wrong, mut known, mut possible) = (Vec::new(), [0, 0], [0, 0]);
+    for compiler in ["gcc", present(&CLANG)] {
+        for level in ["-O0", "-O1", "-O2", "-O3", "-O2 -fpeel-loops"] {
+            for (at, options) in [level.to_owned(), format!("{level} -g -DTWINS")].into_iter().enumerate() {
+                let built = compiled(compiler, ["copied.c", "far_mark.c"], &options);
+                let Some(library) = built.map(|path| Library::load(&path)) else { continue };
+                let (of_all, _, whole) = told_of(&library, &format!("{compiler} {options}"), false, &mut wrong);
+                println!("{compiler} {options}: {whole} of {of_all} from beginning to end");
+                known[at] += whole;
+                possible[at] += of_all;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong claims: {wrong:#?}", wrong.len());
+    let [_, with_blocks] = known;
+    assert!(with_blocks * 10 >= possible[1] * 9 && possible[1] > 20, "{known:?} of {possible:?}");
 }
 
 /// Plain loops of a library, of how many something is told, and of how many all of it.

@@ -45,6 +45,17 @@ pub struct InlinedCall {
     pub call: Option<SourcePlace>,
 }
 
+/// A block of the source that has code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Tells it from all other blocks of the file.
+    pub id: u32,
+    /// It is a copy of a function that was inlined.
+    pub is_inlined: bool,
+    /// Where variables of its own are declared.
+    pub variables: Vec<SourcePlace>,
+}
+
 impl<'a> Program<'a> {
     /// The function whose code contains `addr`: one with code of its own, whatever was inlined there.
     pub fn function_at(&self, addr: FileAddr) -> Option<EntryId> {
@@ -61,6 +72,19 @@ impl<'a> Program<'a> {
         let around = self.blocks_around(function, addr)?;
         let copies = around.into_iter().filter(|die| die.tag == gimli::DW_TAG_inlined_subroutine);
         copies.map(|die| self.inlined_call(die.id, Some(function))).collect()
+    }
+
+    /// The blocks that `addr` lies in, outermost first; `None`: it lies in no function, or the information is damaged.
+    pub fn scopes_at(&self, addr: FileAddr) -> Option<Vec<Scope>> {
+        let around = self.blocks_around(self.function_at(addr)?, addr).ok()?;
+        around.iter().map(|die| self.scope(die)).collect()
+    }
+
+    fn scope(&self, die: &Die<'a>) -> Option<Scope> {
+        let is_inlined = die.tag == gimli::DW_TAG_inlined_subroutine;
+        let own = if is_inlined { Vec::new() } else { self.variables_directly_in(die.id).ok()? };
+        let variables = own.into_iter().filter_map(|entry| self.declared(&self.chain(entry).ok()?)).collect();
+        Some(Scope { id: die.id, is_inlined, variables })
     }
 
     /// All copies of a function, as [`Program::functions_named`] or [`InlinedCall::function`] names it.

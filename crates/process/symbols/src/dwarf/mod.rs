@@ -46,7 +46,7 @@ mod units;
 mod variable;
 
 pub use abi::Signature;
-pub use blocks::{InlinedCall, SourcePlace};
+pub use blocks::{InlinedCall, Scope, SourcePlace};
 pub use error::LookupError;
 pub use expression::{BinaryOperator, Expression, Piece, Place, UnaryOperator};
 pub use function::Function;

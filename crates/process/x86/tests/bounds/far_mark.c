@@ -5,6 +5,8 @@ extern "C" {
 long steps_made;
 volatile double clock_now;
 __attribute__((noinline)) void step(int i) { (void)i; steps_made++; clock_now += 1; __asm__ volatile("":::"memory"); }
+__attribute__((noinline)) void begin_step(int i) { (void)i; steps_made++; clock_now += 2; __asm__ volatile("":::"memory"); }
+__attribute__((noinline)) void stepped(int i, int one) { (void)i; steps_made += one; __asm__ volatile("":::"memory"); }
 __attribute__((noinline)) void fstep(int *i) { step(*i); }
 __attribute__((noinline)) void work(double *a, int n) { *a += n; __asm__ volatile("":::"memory"); }
 __attribute__((noinline)) void fwork(double *a, int *n) { work(a, *n); }
