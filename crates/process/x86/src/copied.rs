@@ -403,8 +403,7 @@ fn writes(one: &Instruction, register: u8) -> bool {
             && written.full_register().number() == usize::from(register)
     };
     let mut info = InstructionInfoFactory::new();
-    let used = info.info(one).used_registers().iter().any(|used| is_write(used.access()) && is_it(used.register()));
-    used
+    info.info(one).used_registers().iter().any(|used| is_write(used.access()) && is_it(used.register()))
 }
 
 /// The number that an instruction adds to a register.
