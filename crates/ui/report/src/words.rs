@@ -340,8 +340,11 @@ pub(crate) fn function_name(function: &FunctionTotal) -> String {
     clean(&function.name) + &shown.collect::<String>() + &and_more
 }
 
-/// Its calls; of a function that was taken out they are a lower bound.
+/// Its calls; of a function that was taken out they are a lower bound, and none is told of one that was out all the time.
 pub(crate) fn function_calls(function: &FunctionTotal) -> String {
+    if function.calls == 0 && function.taken_out_after_s.is_some() {
+        return "-".to_owned();
+    }
     let sign = if function.taken_out_after_s.is_some() { ">=" } else { "" };
     format!("{sign}{}", count(function.calls))
 }
