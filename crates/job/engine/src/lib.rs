@@ -5,7 +5,7 @@
 //! of changes, a store, the symbols' cache, the way to other nodes and a listener are handed in; each is a trait, or may
 //! be left out. Nothing here reads arguments, prints, or knows an exit code: what goes on is told as [`Event`]s.
 //!
-//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`, [`Engine::wait`] in `wait`, [`Engine::probe`] in `script`, [`Engine::undo`] in
+//! Next: [`Engine::find`] in `found`, [`Engine::window`], [`Engine::probe`] and [`Engine::undo`] in `whole`, [`Engine::wait`] in `wait`, [`Engine::probe`] in `script`, [`Engine::undo`] in
 //! `undo`; `examples/window.rs` for a whole program.
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,7 @@ mod store;
 mod undo;
 mod wait;
 mod watch;
+mod whole;
 mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
@@ -70,9 +71,7 @@ pub use trimtab_window::{compare, headline};
 pub use trimtab_measure::what_counts;
 
 /// The options of a script, its messages and values.
-pub use trimtab_script::{
-    Message, MessageValue, Named, Options as ScriptOptions, Permissions, Target as ScriptTarget, Value,
-};
+pub use trimtab_script::{Message, MessageValue, Named, Options as ScriptOptions, Permissions, Value};
 
 /// Functions and their points, as they are listed and explained.
 pub use trimtab_measure::{Functions, Listed};

@@ -2,12 +2,11 @@
 //!
 //! Next: `trimtab-script` for how a script goes; `nodes` for scripts on many nodes.
 
+use crate::Engine;
 use crate::audited::{Audited, Changed};
 use crate::ends::Ends;
 use crate::error::Error;
 use crate::event::{Event, Partial, ScriptSoFar};
-use crate::found::Found;
-use crate::{Engine, far};
 use std::time::Duration;
 use trimtab_measure::{Here, host_name};
 use trimtab_script::{Left, Message, Named, Node, Options, Poll, Probing, Refusal, Start, Started, Summary, Target};
@@ -88,21 +87,7 @@ pub struct Probed {
 }
 
 impl Engine<'_> {
-    /// Runs a script in the chosen ranks of a job until it ends. Whatever happens, it is taken out of every process that can
-    /// be reached before this returns.
-    ///
-    /// # Errors
-    /// It went into no process.
-    pub fn probe(&self, found: &Found, script: &Script) -> Result<Probed, Error> {
-        let probed = match found {
-            Found::Here(job) => targets_of(job, &script.ranks).and_then(|targets| self.probe_here(&targets, script)),
-            Found::Spread(spread) => far::probe(self, spread, script),
-        };
-        self.listener.hear(&Event::Done);
-        probed
-    }
-
-    /// The same in one process, of a job or not.
+    /// Runs a script in one process, of a job or not, until it ends.
     ///
     /// # Errors
     /// It did not go in.
@@ -112,7 +97,7 @@ impl Engine<'_> {
         probed
     }
 
-    fn probe_here(&self, targets: &[Target], script: &Script) -> Result<Probed, Error> {
+    pub(crate) fn probe_here(&self, targets: &[Target], script: &Script) -> Result<Probed, Error> {
         let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
         let mut change = Audited::begin(self.audit, "probe", Changed::Processes(&pids))?;
         let ends = Ends::watch(pids.into_iter());
@@ -176,7 +161,7 @@ impl Engine<'_> {
 }
 
 /// The chosen ranks of a job on this machine.
-fn targets_of(job: &Job, ranks: &Context) -> Result<Vec<Target>, Error> {
+pub(crate) fn targets_of(job: &Job, ranks: &Context) -> Result<Vec<Target>, Error> {
     let chosen = job.within(ranks, &host_name());
     let target = |process: &RankProcess| Target { pid: process.pid, rank: Some(process.rank.0), ranks: chosen.size };
     let targets: Vec<Target> = chosen.ranks.iter().map(target).collect();

@@ -2,12 +2,10 @@
 //!
 //! Next: `trimtab_session::leftover`, which finds and undoes.
 
+use crate::Engine;
 use crate::audited::{Audited, Changed};
 use crate::error::Error;
-use crate::event::Event;
-use crate::found::Found;
 use crate::nodes::UndoneAt;
-use crate::{Engine, far};
 use trimtab_session::Claim;
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::Job;
@@ -52,24 +50,7 @@ pub enum Undone {
 }
 
 impl Engine<'_> {
-    /// Takes out what is left in all ranks of a job, and in the process that named it. `seccomp_ok`: the job's owner says
-    /// that its filters of system calls let ours pass, where they can't be read.
-    ///
-    /// # Errors
-    /// The nodes of the job can't be asked. What can't be done in one process is told with it, and keeps nobody from the
-    /// others.
-    pub fn undo(&self, found: &Found, named: Option<Pid>, seccomp_ok: bool) -> Result<Undone, Error> {
-        match found {
-            Found::Here(job) => Ok(Undone::Here(self.undo_here(job, named, seccomp_ok))),
-            Found::Spread(spread) => {
-                let undone = far::undo(self, spread, seccomp_ok);
-                self.listener.hear(&Event::Done);
-                undone
-            }
-        }
-    }
-
-    fn undo_here(&self, job: &Job, named: Option<Pid>, seccomp_ok: bool) -> Vec<LookedAt> {
+    pub(crate) fn undo_here(&self, job: &Job, named: Option<Pid>, seccomp_ok: bool) -> Vec<LookedAt> {
         let ranks = job.ranks.iter().map(|rank| (Some(rank.rank), rank.pid));
         let others = named.filter(|pid| job.ranks.iter().all(|rank| rank.pid != *pid));
         let all = ranks.chain(others.map(|pid| (None, pid)));

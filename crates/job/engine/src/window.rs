@@ -2,15 +2,15 @@
 //!
 //! Next: `far` for jobs on many nodes; `trimtab-measure` for how a window goes.
 
+use crate::Engine;
 use crate::audited::{Audited, Changed};
 use crate::ends::Ends;
 use crate::error::Error;
 use crate::event::{Event, Told};
-use crate::found::{Found, elsewhere};
+use crate::found::elsewhere;
 use crate::launch::{Program, measure_when_ready, when_ready};
 use crate::nodes::{Filed, Filing};
 use crate::store::KnownJob;
-use crate::{Engine, far};
 use std::time::Duration;
 use trimtab_measure::{FirstCall, Length, Mark, Options, Outcome};
 use trimtab_measure::{chosen, dry_run, measure, measure_from_first_call};
@@ -121,20 +121,7 @@ pub(crate) struct Fresh {
 }
 
 impl Engine<'_> {
-    /// Measures one window of a job, and keeps it. Whatever happens, every rank that can be reached is restored before this
-    /// returns.
-    ///
-    /// # Errors
-    /// Nothing was measured.
-    pub fn window(&self, found: &Found, window: &Window) -> Result<Measured, Error> {
-        let fresh = match found {
-            Found::Here(job) => self.window_here(job, window),
-            Found::Spread(spread) => far::window(self, spread, window),
-        };
-        self.kept(fresh)
-    }
-
-    /// The same of a program that was started here, whose ranks may wait behind `MPI_Init`.
+    /// One window of a program that was started here, kept too, whose ranks may wait behind `MPI_Init`.
     ///
     /// # Errors
     /// Nothing was measured.
@@ -173,7 +160,7 @@ impl Engine<'_> {
         Ok(dry_run(job, options, self.cache)?.into_iter().map(planned).collect())
     }
 
-    fn window_here(&self, job: &Job, window: &Window) -> Result<Fresh, Error> {
+    pub(crate) fn window_here(&self, job: &Job, window: &Window) -> Result<Fresh, Error> {
         let known = KnownJob::here(job);
         let options = Options { known_loop: self.known_loop(&known.key)?, ..window.options.clone() };
         let ends = ends_of(job);
@@ -227,7 +214,7 @@ impl Engine<'_> {
         self.store.map_or(Ok(()), |store| store.keep(known, report)).map_err(Error::Store)
     }
 
-    fn kept(&self, fresh: Result<Fresh, Error>) -> Result<Measured, Error> {
+    pub(crate) fn kept(&self, fresh: Result<Fresh, Error>) -> Result<Measured, Error> {
         self.listener.hear(&Event::Done);
         let Fresh { outcome: Outcome { mut report, headline, departed }, known, filing, ends } = fresh?;
         let kept = self.keep(&known, &mut report);

@@ -2,10 +2,11 @@
 //!
 //! Exit codes: 0 done; 1 the result is partial, invalid or empty; 2 an error, nothing was changed.
 //!
-//! Next: `arguments` for what can be typed, `window` for run, attach and measure, `stored` and `remote` for list and report.
+//! Next: `arguments` for what can be typed, `attach` for attach and measure, `window` for run, `stored` and `remote` for list and report.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod attach;
 mod departed;
 mod doctor;
 mod doctor_facts;
@@ -94,7 +95,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             let agents_hold = hold.is_some() && !held;
             let options = arguments::WindowOptions { first_call_s: hold, agents_hold, ..options };
             let target = slurm.map(Target::Slurm).or(pid.map(|pid| Target::Process(Pid(pid))));
-            window::attach(&options, &events, target, wait, &site, &store, command_ns)
+            attach::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
         Command::Hold { pid, seconds, tell } => hold::hold(pid, seconds, || {
             if tell {
@@ -112,7 +113,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Doctor(options) => doctor::examine(&options),
         Command::Watch { wanted, options } => watch::run(&wanted, &options, &store, command_ns),
         Command::Measure { options, events, site, job } => {
-            window::measure_again(&options, &events, &job, &site, &store, command_ns)
+            attach::measure_again(&options, &events, &job, &site, &store, command_ns)
         }
         Command::Trigger { job, name, site } => match &site.controller {
             Some(controller) => remote::trigger(controller, &site, &job, &name),

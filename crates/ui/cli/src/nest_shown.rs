@@ -4,9 +4,7 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_engine::{
-    FoundLoop, FoundLoops, LoopCount, LoopPasses, NEST_SECONDS, PASSES_MIN, ScriptTarget, name_ranks,
-};
+use trimtab_engine::{FoundLoop, FoundLoops, LoopCount, LoopPasses, NEST_SECONDS, PASSES_MIN, name_ranks};
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;
@@ -179,10 +177,9 @@ fn duration_text(seconds: f64) -> String {
 /// The same for programs.
 pub fn as_json(found: &FoundLoops) -> Value {
     let cost = &found.cost;
-    let process = |target: &ScriptTarget| json!({ "pid": target.pid.0, "rank": target.rank });
     json!({
         "version": JSON_VERSION,
-        "processes": found.targets.iter().map(process).collect::<Vec<_>>(),
+        "processes": found.targets.iter().map(|target| json!({ "pid": target.pid.0, "rank": target.rank })).collect::<Vec<_>>(),
         "ranks_elsewhere": found.elsewhere,
         "looks": found.looks,
         "looks_seconds": found.sampled_s,

@@ -8,7 +8,7 @@ use crate::engine::{Kept, Parts};
 use crate::exit_code::{DONE, PARTIAL};
 use crate::output;
 use crate::progress::Terminal;
-use crate::window::{window_of, window_options};
+use crate::window::{is_count, window_of, window_options};
 use anyhow::bail;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,11 +120,6 @@ impl Series<'_> {
         }
         Ok(())
     }
-}
-
-/// The window itself counts the iterations that were waited for.
-pub fn is_count(event: &Event) -> bool {
-    event.kind == Condition::Iterations(1).kind()
 }
 
 fn windows(count: u64) -> String {

@@ -1,53 +1,31 @@
-//! `run`, `attach`, `measure`: one window of a job, stored and shown.
+//! One window of a job, stored and shown; `run`, which starts the program.
 //!
 //! The store is opened before any process is touched: what could not be kept is not measured.
 //!
-//! Next: `launch` starts programs, `trimtab-measure` does the work.
+//! Next: `attach` for jobs that run, `trimtab-engine`'s `window` and `launch` for the work.
 
 use crate::arguments::site::SiteOptions;
-use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, WindowOptions};
+use crate::arguments::{AssumedName, GroupName, HoldOptions, WindowOptions};
 use crate::engine::{Kept, Parts};
 use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
-use crate::{departed, hold, output, remote, waiting};
+use crate::{departed, hold, output, remote};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::HostLog;
+use trimtab_engine::{Condition, RANKS_WAIT, Window, hold_children, usual_options};
 use trimtab_engine::{
     Engine, FirstCall, Found, Group, Job, Length, LoopName, Mark, Measured, Nobody, Options, Program,
 };
-use trimtab_engine::{RANKS_WAIT, Target, Window, hold_children, runs_since, usual_options};
 use trimtab_report::Style;
-use trimtab_store::{Process, Store};
 use trimtab_types::Pid;
+use trimtab_types::report::Event;
 
 /// Advice where agents come too late to hold ranks.
 const ON_OTHERS: &str = "ranks on several machines may begin before they can be held; to be sure of each one's first call, run a \
                          package (`trimtab pack PROGRAM -o FILE -- --follow`) or have Slurm's plug-in see to it (srun --trimtab=window:--follow)";
-
-/// `trimtab attach PID`.
-pub fn attach(
-    options: &WindowOptions,
-    events: &EventOptions,
-    target: Option<Target>,
-    wait_s: Option<f64>,
-    site: &SiteOptions,
-    store: &Option<PathBuf>,
-    command_ns: u64,
-) -> anyhow::Result<u8> {
-    let target = target.context("give a process id, or --slurm JOB")?;
-    if site.controller.is_some() && matches!(target, Target::Process(_)) && !events.wants_api() {
-        bail!("a controller is asked for jobs, not for processes: give --slurm JOB");
-    }
-    let wait = wait_s.map(Duration::from_secs_f64);
-    let found = Parts::of(Some(site)).engine(&Nobody, None).find(target, wait)?;
-    if !events.is_plain() {
-        return waiting::run(options, events, &found, site, store, "attach");
-    }
-    window_of(options, &found, site, store, command_ns, "attach", wait)
-}
 
 /// One window of a job that was found.
 pub fn window_of(
@@ -93,48 +71,6 @@ fn tell_relatives(job: &Job) {
             shown(&others)
         );
     }
-}
-
-/// `trimtab measure JOB`.
-pub fn measure_again(
-    options: &WindowOptions,
-    events: &EventOptions,
-    text: &str,
-    site: &SiteOptions,
-    store: &Option<PathBuf>,
-    command_ns: u64,
-) -> anyhow::Result<u8> {
-    let known = Store::open_to_show(store.as_deref())?;
-    let selection = known.find(text)?;
-    if let Some(target) = Target::of_key(&selection.job.key) {
-        let found = Parts::of(Some(site)).engine(&Nobody, None).look(target?)?;
-        return measure_found(options, events, &found, site, store, command_ns);
-    }
-    let processes = known.processes(&selection.job.id)?;
-    drop(known);
-    let runs = |process: &&Process| runs_since(process.pid, process.start_ticks);
-    let Some(process) = processes.iter().find(runs) else {
-        bail!(
-            "job {} has ended; start it again and use `trimtab attach`, or see `trimtab report {text}`",
-            selection.job.id
-        );
-    };
-    let found = Parts::of(Some(site)).engine(&Nobody, None).look_here(process.pid)?;
-    measure_found(options, events, &found, site, store, command_ns)
-}
-
-fn measure_found(
-    options: &WindowOptions,
-    events: &EventOptions,
-    found: &Found,
-    site: &SiteOptions,
-    store: &Option<PathBuf>,
-    command_ns: u64,
-) -> anyhow::Result<u8> {
-    if !events.is_plain() {
-        return waiting::run(options, events, found, site, store, "measure");
-    }
-    window_of(options, found, site, store, command_ns, "measure", None)
 }
 
 /// `trimtab run -- COMMAND`.
@@ -247,12 +183,17 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         counters: options.counters.iter().map(|event| event.name.to_owned()).collect(),
         assumed: options.assume.map(AssumedName::assumption),
         event: options.event.clone().map(Box::new),
-        patient: options.event.as_ref().is_some_and(waiting::is_count),
+        patient: options.event.as_ref().is_some_and(is_count),
         ranks: options.ranks.clone(),
         seccomp_ok: options.seccomp_ok,
         command_ns,
         ..usual_options(trigger)
     })
+}
+
+/// The window itself counts the iterations that were waited for.
+pub fn is_count(event: &Event) -> bool {
+    event.kind == Condition::Iterations(1).kind()
 }
 
 /// The number of a loop of the nest, if that is what was given in place of a name.
