@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: hostile bytes for everything that reads bytes; the table and the file it leaves.
 //!
 //! The work is done by the crate in `testing/fuzz`, built here in a folder of its own with counters that tell which code
-//! an input reaches. What came of it is kept with the machine and commit it holds for.
+//! an input reaches. The result is kept with the machine and commit it holds for.
 //!
 //! Next: `testing/fuzz/src/campaign.rs`.
 

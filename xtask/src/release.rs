@@ -55,8 +55,9 @@ fn check_stub(root: &Path, binary: &Path) -> Result<()> {
     shell::run(tests.env("TRIMTAB_STUB_IN", binary)).context("its code for targets is not fit to be copied")
 }
 
-/// Copies binary, licences and README, and writes the checksums of all. What only a debugger wants of the binary stays
-/// behind: three quarters of what would be copied to every node. Names of functions go along, for a panic's trace.
+/// Copies binary, licences and README, and writes the checksums of all. Parts of the binary that only a debugger wants
+/// stay behind: three quarters of what would be copied to every node. Names of functions go along, for a panic's
+/// trace.
 fn fill(root: &Path, binary: &Path, dist: &Path) -> Result<()> {
     if dist.exists() {
         std::fs::remove_dir_all(dist).context("cannot empty target/dist")?;

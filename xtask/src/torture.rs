@@ -1,7 +1,7 @@
 //! `cargo xtask torture`: real programs, patched and restored at random moments; the table and the file it leaves.
 //!
 //! The work is done by the crate in `testing/torture`, in a process of its own, because this program links nothing that
-//! traces. What it found is kept with the machine and commit it holds for.
+//! traces. Its findings are kept with the machine and commit it holds for.
 //!
 //! Next: `testing/torture/src/campaign.rs`.
 

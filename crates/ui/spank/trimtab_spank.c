@@ -1,7 +1,7 @@
 /* Slurm plug-in: `srun --trimtab=window ./app` measures one window of a step while it runs.
  *
  * Why a plug-in: Slurm knows when and where the tasks of a step begin, so nobody has to look for them, and the user adds
- * one word to a command. What it does is little: when the first task of a step is made on a node, it starts
+ * one word to a command. It does little: when the first task of a step is made on a node, it starts
  * `trimtab attach --slurm JOB.STEP --wait` there, on the first node only, as the job's user, with no right that the user
  * has not, and forgets it. That one has agents started on the others. With `--follow` it also starts `trimtab hold PID` for each
  * task, which has the task wait where it comes out of MPI_Init until the window begins, at most for some seconds. The tasks

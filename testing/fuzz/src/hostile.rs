@@ -23,7 +23,7 @@ pub trait Target: Send {
         mutator.change(input, other, &[]);
     }
 
-    /// Runs one input; panics where something promised does not hold. Whether the input got past the first checks: a
+    /// Runs one input; panics where something promised does not hold. Returns if the input got past the first checks: a
     /// target that refuses nearly everything tests little.
     fn run(&mut self, input: &[u8]) -> bool;
 }

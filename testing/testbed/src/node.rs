@@ -83,7 +83,7 @@ impl Testbed {
     /// if these lie in `/tmp`, of which a node has its own, or in a folder that other users can't enter.
     ///
     /// # Errors
-    /// A tool that fails, with what it said. What was made until then is removed.
+    /// A tool that fails, with what it said. All that was made until then is removed.
     pub fn up(files: &Path, count: usize) -> Result<Self> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         ensure!(count > 0 && count < 254, "{count} nodes: from 1 to 253 fit into the network");

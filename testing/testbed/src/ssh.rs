@@ -32,8 +32,8 @@ impl<'a> Ssh<'a> {
         missing.map(said).or_else(Testbed::lack)
     }
 
-    /// Starts a server on every node but the head, and waits until all answer. What is started through them has
-    /// `variables` in its environment.
+    /// Starts a server on every node but the head, and waits until all answer. A program that is started
+    /// through them has `variables` in its environment.
     ///
     /// # Errors
     /// Keys that can't be made; a server that does not answer.

@@ -2,7 +2,7 @@
 //! which handles its faults in every way there is, because few of Debian's do.
 //!
 //! Each is a shell script in `programs/` with the files it needs; all are written into a folder of their own and run
-//! there. What a script prints depends on its input only: never on time, addresses or chance.
+//! there. The output of a script depends on its input only: never on time, addresses or chance.
 //!
 //! Next: `run` starts them.
 

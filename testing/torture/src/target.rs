@@ -1,7 +1,7 @@
 //! Cycles on one process of a program, and proof after them that its code is that of its files.
 //!
-//! Any process may end or execute another program at any moment; what fails then is no failure. What fails in a process
-//! that lives on, or differs in it, is.
+//! Any process may end or execute another program at any moment; what fails then is no failure. A failure or a
+//! difference in a process that lives on is one.
 //!
 //! Next: `campaign` picks the processes.
 

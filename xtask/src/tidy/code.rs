@@ -10,7 +10,7 @@ use super::rust_source::{line_of, word_places};
 use super::tree::Tree;
 use std::collections::BTreeSet;
 
-/// The longest function allowed, in lines; aim for 25. What is longer is read by nobody in one go.
+/// The longest function allowed, in lines; aim for 25. A longer one is read by nobody in one go.
 pub const FUNCTION_LINE_COUNT_MAX: usize = 70;
 
 /// The only folders, and files, whose Rust may say `unsafe`, each with its reason.
@@ -33,7 +33,7 @@ const UNFINISHED: &[(&str, &str)] = &[
     ("TODO", "do it now, or open an issue and describe today's behaviour in a test"),
 ];
 
-/// Words with which a comment does not begin: it says who does what.
+/// Words with which no sentence of a comment begins: it says who does what.
 const OPENINGS: [&str; 5] = ["What", "Who", "Whose", "Whom", "Whether"];
 
 /// The only crate of ours that prints, and the macros by which others would.
@@ -88,20 +88,28 @@ pub fn unfinished_work_is_absent(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No line of a comment begins with one of [`OPENINGS`].
+/// No line of a comment and no sentence in one begins with one of [`OPENINGS`].
 pub fn comments_begin_with_a_subject(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in tree.rust_files() {
         for (index, line) in source.comments.lines().enumerate() {
             let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
-            let first = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-            if OPENINGS.contains(&first) {
-                let message = format!("no comment begins with `{first}`: write a sentence with a subject and a verb");
+            if let Some(first) = first_words(text).find(|first| OPENINGS.contains(first)) {
+                let message =
+                    format!("no sentence of a comment begins with `{first}`: write one with a subject and a verb");
                 findings.push(Finding::new(path, index + 1, message));
             }
         }
     }
     findings
+}
+
+/// The first word of a line, and of each sentence or part of one that begins in it.
+fn first_words(line: &str) -> impl Iterator<Item = &str> {
+    let ends = line.match_indices(['.', ':', ';', '!', '?']).map(|(at, _)| at + 1);
+    let begins = ends.filter(|at| line[*at..].starts_with(' '));
+    let first = |at: usize| line[at..].trim_start().split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    [0].into_iter().chain(begins).map(first)
 }
 
 /// `unwrap()` only in tests; `expect` only with its reason; threads by a way that can fail.
@@ -257,6 +265,9 @@ mod tests {
             ("in code", "a.rs", "fn f() {\n    // Who asks first.\n}", vec![2]),
             ("longer word", "a.rs", "/// Whatever comes.\nfn f() {}", vec![]),
             ("later in the sentence", "a.rs", "/// Says what it is.\nfn f() {}", vec![]),
+            ("second sentence", "a.rs", "/// A name. Whose it is.\nfn f() {}", vec![1]),
+            ("after a colon", "a.rs", "// One: What else.", vec![1]),
+            ("in a path", "a.rs", "/// Of a.What, or a::Who.\nfn f() {}", vec![]),
             ("string", "a.rs", "f(\"\n// What\")", vec![]),
         ] {
             assert_eq!(lines(comments_begin_with_a_subject, path, text), expected, "{name}");

@@ -85,7 +85,7 @@ mod tests {
             "81 lines",
             "no `unsafe`",
             "no `FIXME`",
-            "no comment begins with",
+            "no sentence of a comment begins with",
             "no `unwrap()`",
             "in a library",
             "must not depend",

@@ -71,8 +71,8 @@ impl Audit {
         Ok(())
     }
 
-    /// After they were restored; once for each beginning. What was done is done: a log that is full by now can only be
-    /// told to people.
+    /// After they were restored; once for each beginning. The change is made by then: a log that is full by now can
+    /// only be told to people.
     pub fn end(&mut self, what: &What) {
         if std::mem::take(&mut self.is_open)
             && let Err(error) = self.write(what)

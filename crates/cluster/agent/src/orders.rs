@@ -1,9 +1,10 @@
 //! Orders to a standing agent for a window: it starts an agent on its host, as the user whose job it is.
 //!
-//! The order comes from the controller, with the user that a certificate proved. Whose the job's processes are is asked
-//! of the kernel, here and now, or of Slurm where ranks are to be held that have not begun; unless they are the user's
-//! own, or an administrator asks, nothing is started. The agent that is started runs as their owner and may no more than
-//! that user: so a mistake here, or a controller that lies, can't make anybody's agent touch somebody else's process.
+//! The order comes from the controller, with the user that a certificate proved. The owner of the job's processes is
+//! asked of the kernel, here and now, or of Slurm where ranks are to be held that have not begun; unless they are the
+//! user's own, or an administrator asks, nothing is started. The agent that is started runs as their owner and may no
+//! more than that user: so a mistake here, or a controller that lies, can't make anybody's agent touch somebody else's
+//! process.
 //!
 //! Next: `standing`, which is knocked at; `serve` for what the started agent does.
 

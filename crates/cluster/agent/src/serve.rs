@@ -90,9 +90,9 @@ fn guard_of(command: &str) -> Option<Arc<Guard>> {
     told.ok().map(Arc::new)
 }
 
-/// A batch system ends agents together with their job. What was recorded until then is still asked for, and nothing is in
-/// any process by then. An answer may have to go in pieces and through other agents: it has arrived when the lead says that
-/// nothing more is wanted.
+/// A batch system ends agents together with their job. All that was recorded until then is still asked for, and nothing is
+/// in any process by then. An answer may have to go in pieces and through other agents: it has arrived when the lead says
+/// that nothing more is wanted.
 #[derive(Default)]
 struct LastWords {
     asked_to_end: Option<Instant>,

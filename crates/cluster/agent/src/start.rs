@@ -1,8 +1,8 @@
 //! How agents come to nodes: by what starts processes there anyway.
 //!
 //! A batch system starts them inside of the job, as the job's user and under its limits; so nobody needs a right they
-//! don't have. What starts them stays until they end, in a process group of its own: an interrupt at the terminal is for
-//! the lead, which ends the window and then the agents.
+//! don't have. The command that starts them stays until they end, in a process group of its own: an interrupt at the
+//! terminal is for the lead, which ends the window and then the agents.
 //!
 //! Next: `lead`, which awaits them.
 
@@ -130,7 +130,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Variables that say of which job, step and task this process is. `srun` takes them for options: inside of a step it
-/// would ask for that step's tasks and nodes once more. What says which Slurm it is stays.
+/// would ask for that step's tasks and nodes once more. Variables that say which Slurm it is stay.
 fn own_step(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let is_own = |name: &OsString| {
         let name = name.to_string_lossy();

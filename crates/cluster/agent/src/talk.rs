@@ -2,7 +2,7 @@
 //!
 //! One stream carries both ways: a question is a command to all, its answers are one wave, each agent's bytes by its
 //! place. Question and wave have one number, so that an answer that comes late belongs to no other question. An answer is
-//! a [`Say`] in as many [`Piece`]s as it takes. What a script counted is merged on the way, on a stream of its own.
+//! a [`Say`] in as many [`Piece`]s as it takes. The counts of a script are merged on the way, on a stream of its own.
 //!
 //! Lead and agents are of one version, which the ticket sees to, so nothing here is ever understood in two ways.
 //!

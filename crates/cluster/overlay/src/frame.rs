@@ -1,7 +1,7 @@
 //! The frames that nodes send to each other, and their bytes.
 //!
-//! A frame belongs to one link: the one pair of numbers that a child gave when it asked to join. What a dead
-//! incarnation sent, or an earlier link, names another one and is dropped. Two channels per link: commands, which are
+//! A frame belongs to one link: the one pair of numbers that a child gave when it asked to join. A frame of a dead
+//! incarnation, or of an earlier link, names another one and is dropped. Two channels per link: commands, which are
 //! numbered and handled in order, and bulk results, which need credit and any order will do. A driver gives each its own
 //! connection, or sends commands first.
 //!

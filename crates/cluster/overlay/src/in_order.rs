@@ -1,7 +1,8 @@
 //! Puts the commands of a link back in order.
 //!
-//! A transport should keep order, but two connections of one pair, or a network that is simulated, need not. What is
-//! missing for good stops the link's heartbeats as well, so the link counts as broken by silence, and is made anew.
+//! A transport should keep order, but two connections of one pair, or a network that is simulated, need not. A frame
+//! that is missing for good stops the link's heartbeats as well, so the link counts as broken by silence, and is
+//! made anew.
 //!
 //! Next: `node::parent` and `node::children`, which own one per link.
 

@@ -4,9 +4,9 @@
 //! the same code runs in a simulation with thousands of nodes and one seed, which is where its promises are tested:
 //!
 //! - **Results are exact.** What travels upwards is a *unit*: a merged value with the ranks it covers, which is true
-//!   whoever passes it on and however late it comes. Units are merged only if they share no rank. What was lost with a
-//!   node is asked for again by the root, for the missing ranks only, from the leaves, which keep a contribution until
-//!   its wave is over. A result names its ranks.
+//!   whoever passes it on and however late it comes. Units are merged only if they share no rank. Units that were lost
+//!   with a node are asked for again by the root, for the missing ranks only, from the leaves, which keep a contribution
+//!   until its wave is over. A result names its ranks.
 //! - **Commands arrive once, in order.** They are numbered; each node keeps those that someone below may lack, and
 //!   gives an adopted child what comes after its last one.
 //! - **No cycle can form,** because a node's parent is always one of the ancestors it was given, the nearest that lives.

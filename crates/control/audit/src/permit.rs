@@ -1,7 +1,7 @@
 //! Permission to measure or change a process: its owner has it, or an administrator.
 //!
-//! Asked where the process runs, of what the kernel says about the process at that moment. Who asks is told by whoever
-//! proved it: the kernel for a user's own command, a certificate for a request from elsewhere.
+//! Asked where the process runs, of what the kernel says about the process at that moment. The user who asks is told
+//! by that which proved it: the kernel for a user's own command, a certificate for a request from elsewhere.
 //!
 //! Next: `lib.rs` for what is written down.
 

@@ -1,7 +1,8 @@
 //! Orders for agents: who wants them where, and the outcome. Every window is its owner's: nobody else sees or ends it.
 //!
-//! An order is given to each node's agent once; so who records it and asks again gets nothing. What is not fetched in
-//! time is forgotten. Its owner may file one report of it, of the job whose processes the nodes' agents found.
+//! An order is given to each node's agent once; so who records it and asks again gets nothing. A window that is not
+//! fetched in time is forgotten. Its owner may file one report of it, of the job whose processes the nodes' agents
+//! found.
 //!
 //! Next: `kept` for reports; `routes`, which asks this.
 

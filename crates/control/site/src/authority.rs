@@ -137,7 +137,8 @@ impl Authority {
     }
 
     /// Revokes the identities that are valid now of a role, with a serial number, or in a file, and writes the signed list
-    /// of all that were ever revoked. What was revoked now, which is nothing if all of it was before; and where the list is.
+    /// of all that were ever revoked. Returns what was revoked now, which is nothing if all of it was before, and where the
+    /// list is.
     ///
     /// # Errors
     /// [`SiteError::NothingIssued`], or what can't be read or written.

@@ -52,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role that a certificate names. Whether the certificate is to be believed was decided before, by TLS.
+    /// The role that a certificate names. TLS has decided before if the certificate is to be believed.
     ///
     /// # Errors
     /// [`NoRole`] if it names none, or more than one.

@@ -43,7 +43,7 @@ impl Engine<'_> {
     /// that its filters of system calls let ours pass, where they can't be read.
     ///
     /// # Errors
-    /// The nodes of the job can't be asked. What can't be done in one process is told with it, and keeps nobody from the
+    /// The nodes of the job can't be asked. A failure in one process is told with it, and keeps nobody from the
     /// others.
     pub fn undo(&self, found: &Found, named: Option<Pid>, seccomp_ok: bool) -> Result<Undone, Error> {
         match found {

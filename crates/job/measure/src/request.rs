@@ -1,7 +1,7 @@
 //! Requests of the job to its nodes, and their answers: plain values that mean the same on any machine.
 //!
-//! A request goes to every node; each answers for its own ranks. What can be one number for a whole node is one; what
-//! must be told of each rank is short, because all of it meets at the root: [`Answer`] says for each how many bytes a
+//! A request goes to every node; each answers for its own ranks. A fact that can be one number for a whole node is
+//! one; a fact of each rank is short, because all of it meets at the root: [`Answer`] says for each how many bytes a
 //! rank costs, and a test holds it to that. Moments are ticks of the node's own clock; whoever compares them converts
 //! them first. Iterations are the job's from [`Request::Number`] on: a node adds its ranks' offsets by itself.
 //!

@@ -1,7 +1,7 @@
 //! Answers as they go over whatever carries bytes, for a crew whose nodes are other processes.
 //!
-//! A [`Command`] goes down to every node as it is. What comes up is an [`Envelope`], in which an error is its text: what
-//! the job does about it does not depend on more.
+//! A [`Command`] goes down to every node as it is. An answer comes up as an [`Envelope`], in which an error is its text:
+//! what the job does about it does not depend on more.
 //!
 //! Next: `crew` for who implements the transport's side.
 

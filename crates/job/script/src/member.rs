@@ -107,8 +107,8 @@ impl Member {
         self.source.waiting.iter().flat_map(Waiting::names).collect()
     }
 
-    /// Looks now and then whether a library that is waited for is there, and puts the probes in that belong there. What
-    /// could not be done.
+    /// Looks now and then whether a library that is waited for is there, and puts the probes in that belong there.
+    /// Returns what could not be done.
     pub fn look_for_libraries(&mut self, cache: &ImageCache, started_ns: u64) -> Vec<String> {
         let now = monotonic_ns();
         if !self.alive || self.source.waiting.is_empty() || now < self.libraries_ns + LIBRARIES_EVERY.as_nanos() as u64
@@ -241,7 +241,7 @@ impl Member {
     }
 
     /// Takes everything out at once if the program has set a fault handler of its own since: code that may fault is not where
-    /// such a handler looks for it. What to tell of that.
+    /// such a handler looks for it. Returns what to tell of that.
     pub fn yield_to_handler(&mut self) -> Option<Vec<String>> {
         let handler = self.parts().find_map(|part| part.inserted.new_fault_handler())?;
         let target = self.target;

@@ -86,7 +86,7 @@ pub struct CountedLoops<'c> {
 }
 
 impl<'c> CountedLoops<'c> {
-    /// Puts the probes in. What can't be counted is said in [`CountedLoops::counts`].
+    /// Puts the probes in. Loops that can't be counted are told in [`CountedLoops::counts`].
     ///
     /// # Errors
     /// [`Error`] if a process can't be changed at all.

@@ -3,8 +3,9 @@
 //! They are run by the interpreter that is the language's meaning. It is given the script's variables as they stand, and
 //! the program's memory page by page as it asks: what it looked for and did not have is read, and it is run again from
 //! the start. Only when nothing is missing any more does anything happen: messages are sent, variables are changed, and
-//! what was stored is written. The program is not stopped for it, so it may change meanwhile what is looked at. What a body
-//! that runs once calls, a thread of the program calls last of all, at a moment that is safe (`trimtab_session::call_once`).
+//! what was stored is written. The program is not stopped for it, so it may change meanwhile what is looked at. Functions
+//! that a body that runs once calls, a thread of the program calls last of all, at a moment that is safe
+//! (`trimtab_session::call_once`).
 //!
 //! Next: `member`, whose bodies these are; `trimtab-snippet`'s `reference`, which runs them.
 

@@ -1,8 +1,8 @@
 //! Every point of the functions that match a pattern: where it is, how it would be patched or why not, and the text that
 //! names it in a script.
 //!
-//! Each point is judged by itself: two that need the same bytes can't be in one script. What is listed as possible is
-//! what a script could do, since both ask the same functions.
+//! Each point is judged by itself: two that need the same bytes can't be in one script. A point is listed as possible if
+//! a script could use it, since both ask the same functions.
 //!
 //! Next: `places`, which finds these points by the text listed here; `trimtab-session`'s `inside`.
 

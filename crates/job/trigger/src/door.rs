@@ -1,8 +1,8 @@
 //! Where a call comes in: a Unix socket in a folder that only its user can enter.
 //!
 //! Folder and socket are the user's alone, and the kernel says who is at the other end: a call of anybody but the user and
-//! root is not heard. A caller names a job; whoever waits for that job answers, all others say so. What a killed trimtab
-//! left is removed by the next call.
+//! root is not heard. A caller names a job; whoever waits for that job answers, all others say so. A socket that a killed
+//! trimtab left is removed by the next call.
 //!
 //! Next: `wait`, which opens the door while it waits.
 

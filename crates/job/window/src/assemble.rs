@@ -1,8 +1,8 @@
 //! Samples of all ranks to one report.
 //!
 //! Everything a session read from the ranks' memory comes in as plain numbers; everything a reader is told goes out as
-//! a [`Report`]. What was not measured stays `None`. Ranks that are missing, ended early or counted other iterations
-//! make the window invalid, and a warning says which.
+//! a [`Report`]. Values that were not measured stay `None`. Ranks that are missing, ended early or counted other
+//! iterations make the window invalid, and a warning says which.
 //!
 //! Next: `headline` for the first sentences, `trimtab-report` for drawing.
 
@@ -173,9 +173,9 @@ fn time_per_iteration(ranks: &[RankSample], scale: Scale) -> Option<Estimate> {
     statistics::estimate_of_times(&(0..iterations).map(over_ranks).collect::<Vec<_>>())
 }
 
-/// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations. What the
-/// probes took may lie in communication or beside it, so the share without them is that much less certain. And however
-/// alike its iterations are, a window does not tell of what did not happen in it ([`statistics::unseen_share`]).
+/// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations. The
+/// probes' own time may lie in communication or beside it, so the share without them is that much less certain. And
+/// however alike its iterations are, a window does not tell of what did not happen in it ([`statistics::unseen_share`]).
 fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost, scale: Scale) -> Option<Estimate> {
     if !input.has_comm() {
         return None;

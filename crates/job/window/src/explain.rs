@@ -1,8 +1,8 @@
 //! Why do some ranks compute longer than others: more work, a slower node, or no processor?
 //!
-//! From outside, more work and a slower processor look alike. What can tell them apart was recorded beside the times: the
-//! processor time says whether a rank could run at all; counts of calls, which no processor changes, say whether ranks
-//! did the same. Where neither decides, that is the answer, with what would decide it.
+//! From outside, more work and a slower processor look alike. The facts that tell them apart were recorded beside the
+//! times: the processor time says whether a rank could run at all; counts of calls, which no processor changes, say
+//! whether ranks did the same. Where neither decides, that is the answer, with what would decide it.
 //!
 //! Next: `headline`, which says it in a sentence.
 

@@ -12,8 +12,8 @@
 //! behind, the latest is taken from which every message was sent before its receive returned. An older one could only hide a
 //! wait. Where two ranks count differently in an iteration, nothing is said of those calls; messages with several tags that are received in another order than sent are matched wrongly, but
 //! only among themselves. Times of two machines carry their clocks' error, and those of one machine what its processors'
-//! clocks and two probes may differ by ([`SAME_CLOCK_NS`]). What is derived from them carries it too: a sum of waits that is
-//! not above its error is not told, only that error.
+//! clocks and two probes may differ by ([`SAME_CLOCK_NS`]). All that is derived from them carries it too: a sum of waits
+//! that is not above its error is not told, only that error.
 //!
 //! Next: `assemble`, which names the functions.
 
@@ -170,8 +170,8 @@ impl WaitSum {
     }
 }
 
-/// Derives the waits of iterations that all ranks know whole. Who came last to a collective is known only if these are all
-/// ranks of the job (`is_whole`). `same_clock_ticks` is [`SAME_CLOCK_NS`] in ticks.
+/// Derives the waits of iterations that all ranks know whole. The last rank to come to a collective is known only if these
+/// are all ranks of the job (`is_whole`). `same_clock_ticks` is [`SAME_CLOCK_NS`] in ticks.
 pub fn waits(ranks: &[RankCalls], is_whole: bool, same_clock_ticks: u64) -> Waits {
     let mut known_by: BTreeMap<u64, Vec<Iteration>> = BTreeMap::new();
     for calls in ranks {

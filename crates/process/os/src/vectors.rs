@@ -1,9 +1,9 @@
 //! The floating-point and vector state of a thread as the kernel takes it back from a signal frame.
 //!
 //! The kernel judges a frame by its size: larger than the thread's own state, or without its closing word where that state
-//! would end, and it restores the oldest registers only and clears all others, silently. What ptrace shows is as large as
-//! the processor's state can be at all; a thread that has never asked for the matrix tiles has a smaller one. So the state
-//! is declared without them unless they are in use, and is closed at both ends.
+//! would end, and it restores the oldest registers only and clears all others, silently. The state that ptrace shows is as
+//! large as the processor's state can be at all; a thread that has never asked for the matrix tiles has a smaller one. So
+//! the state is declared without them unless they are in use, and is closed at both ends.
 //!
 //! Next: `inject`, which puts it on the thread's stack.
 

@@ -329,7 +329,7 @@ fn a_sleep_is_resumed_with_its_remaining_time() {
 }
 
 /// The only thread waits, and is lent out when only the kernel knows how its waiting goes on; whoever borrowed it ends
-/// without giving it back. What the first call was is told by the code before it, or by its arguments.
+/// without giving it back. The first call is known by the code before it, or by its arguments.
 #[test]
 fn waiting_that_was_resumed_before_ends_as_asked() {
     for call in ["libc", "nanosleep", "clock_nanosleep", "poll", "futex"] {

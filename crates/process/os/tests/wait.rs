@@ -8,7 +8,8 @@ use trimtab_types::Pid;
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The end of a process is told, asked for by its parent already or not. Who has asked has all there is, unless the kernel is new.
+/// The end of a process is told, asked for by its parent already or not. A parent that has asked has all there is, unless
+/// the kernel is new.
 #[test]
 fn what_ended_a_process_is_told() {
     for (name, script, wanted) in [

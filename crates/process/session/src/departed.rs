@@ -161,8 +161,8 @@ impl Departures {
         Departures(pids.filter_map(Ending::of).collect())
     }
 
-    /// Waits until a second after `since`, at which the probes were taken out, or until all have ended. What to tell of
-    /// those that ended so that they may have been harmed, and of whom nothing was `told` yet.
+    /// Waits until a second after `since`, at which the probes were taken out, or until all have ended. Returns what to
+    /// tell of those that ended so that they may have been harmed, and of whom nothing was `told` yet.
     pub fn linger(&self, since: Instant, told: &[String]) -> Vec<String> {
         let running = || self.0.iter().map(|ending| &ending.end).filter(|end| !end.is_over());
         running().for_each(ProcessEnd::look_closely);

@@ -1,8 +1,8 @@
 //! Symbols that another node has read.
 //!
 //! They depend on a file's bytes alone, so of all nodes that run a program one needs to read it. Files go by their build
-//! id and length here, as on disk; one without build id is read wherever it is. What comes is believed if it is whole,
-//! of this version, and says itself that it is of the file it came for.
+//! id and length here, as on disk; one without build id is read wherever it is. An image that comes is believed if it is
+//! whole, of this version, and says itself that it is of the file it came for.
 //!
 //! Next: `image_cache`, which keeps it; `trimtab-agent` asks and sends.
 

@@ -209,8 +209,8 @@ impl Prepared {
         Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught)
     }
 
-    /// The same in the stop in which the patches are written, where no thread can be asked. Who is about to set one is looked
-    /// for where threads are moved.
+    /// The same in the stop in which the patches are written, where no thread can be asked. A thread that is about to set
+    /// one is looked for where threads are moved.
     ///
     /// # Errors
     /// [`Error::NewFaultHandler`] if a signal is caught that was not.

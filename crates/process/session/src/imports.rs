@@ -1,7 +1,7 @@
 //! Which functions of others the files of a process ask for.
 //!
 //! A rank of Open MPI has some 70 files mapped, and nearly all ask for nothing that is wanted; to open each takes longer
-//! than to look for all measured functions. What they ask for depends on their bytes alone, and the kernel tells the
+//! than to look for all measured functions. Their imports depend on their bytes alone, and the kernel tells the
 //! build ids of mapped files without opening them (since Linux 6.11): what came of the same files before is kept on disk,
 //! for later runs and for other nodes with the same home.
 //!

@@ -113,7 +113,7 @@ fn link_of(pid: Pid, mapping: &Mapping) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end))
 }
 
-/// The names that a file may have. What ends as if it were deleted may be called so.
+/// The names that a file may have. A file whose name ends as if it were deleted may be called so.
 fn names(pid: Pid, group: &[&Mapping]) -> Vec<Vec<u8>> {
     let link = group.iter().find_map(|mapping| std::fs::read_link(link_of(pid, mapping)).ok());
     // A name of other characters than UTF-8's is whole only in the link.

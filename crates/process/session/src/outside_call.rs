@@ -295,8 +295,8 @@ impl Site<'_> {
         lender.ok_or(reason)
     }
 
-    /// Every thread is begun by the C library; there it holds nothing. What the library calls at the end of a thread or
-    /// of the program lies below more of its functions.
+    /// Every thread is begun by the C library; there it holds nothing. Functions that the library calls at the end of a
+    /// thread or of the program lie below more of its functions.
     fn leave_out_outermost(&self, frames: &mut Vec<Standing>) {
         let is_start = |frame: &Standing| {
             let image = &self.modules.modules[frame.module].loaded.image;

@@ -1,10 +1,10 @@
 //! Many patches as few writes: those of one page are made in a copy of what the page holds, and written at once.
 //!
-//! A process is held while its text is written, and a write costs a system call, whatever its length. What is sorted
-//! and counted here is ready before the process is held. A patch that needs another comes after it, or in the same
-//! write: a short jump after its springboard, a springboard after the carrier in whose code it lies. So a kill between
-//! two writes leaves a program that runs on. Bytes between two patches are read right before they are written back,
-//! because others may have patched there.
+//! A process is held while its text is written, and a write costs a system call, whatever its length. Writes that are
+//! sorted and counted here are ready before the process is held. A patch that needs another comes after it, or in the
+//! same write: a short jump after its springboard, a springboard after the carrier in whose code it lies. So a kill
+//! between two writes leaves a program that runs on. Bytes between two patches are read right before they are written
+//! back, because others may have patched there.
 //!
 //! Next: `insert` and `remove`, which hold the process.
 
@@ -150,8 +150,8 @@ impl PageWrites {
         Ok(None)
     }
 
-    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What can't
-    /// be read was unmapped by the program, and the patch with it.
+    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. A place
+    /// that can't be read was unmapped by the program, and the patch with it.
     pub(crate) fn restore(&self, stopped: &Stopped) -> Result<Vec<u64>, Error> {
         let read = |address: u64, bytes: &mut [u8]| stopped.memory().read(address, bytes).is_ok();
         self.restore_through(&read, &mut |start, page, changes| write_page(stopped, start, page, changes))

@@ -3,8 +3,8 @@
 //!
 //! A table is written anew in its other place only when something has changed. Unless everything it had is in the new one
 //! too, the old one is made empty first: its ranges end at 0, so whoever still holds one of them finds nothing in it. Bodies that search meanwhile may be refused,
-//! which they count; none is let through to memory that the new table does not have. What a body read of a table before
-//! is as old as the body.
+//! which they count; none is let through to memory that the new table does not have. A value that a body read of a table
+//! before is as old as the body.
 //!
 //! Next: `script`, whose memory this is part of; `trimtab-snippet`'s back end, which searches.
 

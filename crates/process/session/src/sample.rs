@@ -1,7 +1,7 @@
 //! Samples of one thread's stack: which functions it is in at some moments, from the outermost to the innermost.
 //!
 //! The thread is held for its registers and one copy of the upper part of its stack; who called whom is found out after it
-//! runs again. What lies further out than the copy is read then: those frames stay as they are while the thread works.
+//! runs again. Frames further out than the copy are read then: they stay as they are while the thread works.
 //! Where it was is a matter of statistics, so code that no table describes may be looked behind (`unwind`).
 //!
 //! Next: `unwind` for how; `trimtab-window`'s `nest` for what is made of it.

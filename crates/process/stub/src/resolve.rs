@@ -6,7 +6,7 @@
 //!
 //! Nothing is asked while the library initialises itself or has begun to go: a call that it makes itself, in an `MPI_Init`
 //! that had begun before the probes were there, looks like one of the program's, and the answers lie in memory that is not
-//! filled yet. What can be asked at any time is just that.
+//! filled yet. A query that is safe at any time is made when it is needed.
 //!
 //! Next: `links` uses the answers; `layout::Header` says which functions are called.
 

@@ -2,8 +2,8 @@
 //!
 //! Decoding a whole program for the few there are takes seconds, so bytes that could be such a branch are found first,
 //! whatever they belong to, and only the instructions around these are decoded. Branches of four-byte distance are
-//! looked for everywhere, those of one byte only around the places where one function ends and the next begins. Who asks
-//! for a few functions of a large library has only what could lead into those decoded.
+//! looked for everywhere, those of one byte only around the places where one function ends and the next begins. If a few
+//! functions of a large library are asked for, only code that could lead into those is decoded.
 //!
 //! Next: `code`, whose `outside_branches` these are.
 

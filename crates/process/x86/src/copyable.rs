@@ -1,4 +1,4 @@
-//! Can a piece of code run wherever its bytes are copied to? What a compiler made of the in-target routines must. An option
+//! Can a piece of code run wherever its bytes are copied to? The compiler's code of the in-target routines must. An option
 //! of the compiler's, for whole-program optimisation, coverage or profiles, can add a call or a counter that lies elsewhere,
 //! and a target that gets such code crashes.
 //!

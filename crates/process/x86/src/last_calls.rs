@@ -11,8 +11,8 @@ use crate::flow::{enter, following};
 use crate::instruction::Next;
 
 impl Analysis {
-    /// The same function, where calls of what `never_returns` names by its address have nothing behind them. What is only
-    /// reached through them is not reached.
+    /// The same function, where calls of what `never_returns` names by its address have nothing behind them. Code that is
+    /// only reached through them is not reached.
     pub(crate) fn ending_at(&self, never_returns: &dyn Fn(u64) -> bool) -> Analysis {
         let is_last = |index: &usize| {
             let called = matches!(self.steps[*index].next(), Next::Call(Some(target)) if never_returns(target));

@@ -1,9 +1,8 @@
 //! A site for any instruction: loop heads, call sites, blocks, source lines, addresses.
 //!
 //! The patch may begin at the instruction itself or, if nothing jumps to it, at one before it; the probe stands right
-//! before the instruction either way. What is wanted of a loop is found here too: its header, or else its latch, a call that
-//! is passed once per iteration, or all ways back. Next: `site` for the rules all patches keep, `probe_island` for the
-//! island.
+//! before the instruction either way. The points of a loop are found here too: its header, or else its latch, a call that is
+//! passed once per iteration, or all ways back. Next: `site` for the rules all patches keep, `probe_island` for the island.
 
 use crate::blocks::ControlFlow;
 use crate::carrier::{Carrier, Carriers};

@@ -377,7 +377,7 @@ enum Place {
     Unknown,
 }
 
-/// Calls `run` with each general register the instruction may write. What is usual is known without asking.
+/// Calls `run` with each general register the instruction may write. The usual instructions are known without asking.
 fn for_each_written(instruction: &Instruction, info: &mut InstructionInfoFactory, mut run: impl FnMut(usize)) {
     let reads_only = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Nop)
         || matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);

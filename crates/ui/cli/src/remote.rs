@@ -11,7 +11,8 @@ use trimtab_controller::{Client, SiteError};
 use trimtab_engine::{Filed, Measured};
 use trimtab_report::{ListedJob, ListedWindow};
 
-/// Has the site keep a window that its agents measured. What it does not keep is in the own store, and a word is said about it.
+/// Has the site keep a window that its agents measured. A window that it does not keep is in the own store, and a word is
+/// said about it.
 pub fn file(measured: &mut Measured) {
     let Some(filed) = measured.file() else { return };
     let report = &measured.report;

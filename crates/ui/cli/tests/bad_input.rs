@@ -304,7 +304,7 @@ fn ranks_that_leave() {
     }
 }
 
-/// True if probes were seen in it before it left. What was said must be right in any case.
+/// True if probes were seen in it before it left. All that was said must be right in any case.
 fn leaves_while_measured(row: &Leaving, times: u32) -> bool {
     let name = format!("{}, {}", row.name, row.mpi.name());
     let (iterations, at) = (row.iterations * times, row.at * times);

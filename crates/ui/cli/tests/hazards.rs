@@ -141,8 +141,8 @@ fn hazards_survive_a_killed_monitor() {
     }
 }
 
-/// A function that only jumps to others hands its call over: that it is left is seen, when the call ends is not. What is not
-/// seen is refused with the reason, and the entry is probed all the same.
+/// A function that only jumps to others hands its call over: that it is left is seen, when the call ends is not. An exit
+/// that is not seen is refused with the reason, and the entry is probed all the same.
 #[test]
 fn ends_behind_jumps_are_refused_and_entries_are_not() {
     let (_alone, home) = (alone(), Home::new());

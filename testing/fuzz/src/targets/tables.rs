@@ -1,6 +1,6 @@
 //! Any rows as an unwind table, read back by another reader, and any bytes as code of ours whose stack is followed.
 //!
-//! The first byte says how many stretches of code there are; then come their lengths and rows. What is left is the code. A
+//! The first byte says how many stretches of code there are; then come their lengths and rows. The rest is the code. A
 //! table is refused or says the same for each address as the rows it was made from.
 //!
 //! Next: `trimtab-symbols`' `frame_table` and `trimtab-x86`'s `stack_course`.

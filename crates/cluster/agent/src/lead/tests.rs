@@ -137,7 +137,8 @@ fn agents_that_are_all_gone_are_not_waited_for() {
     });
 }
 
-/// Planning for a large program, or waiting for ranks that start, takes long. What takes something out is waited for.
+/// Planning for a large program, or waiting for ranks that start, takes long. A request that takes something out is
+/// waited for.
 #[test]
 fn agents_that_prepare_are_not_waited_for_once_it_is_interrupted() {
     let (plans_for, is_interrupted) = (Duration::from_secs(2), AtomicBool::new(false));

@@ -1,8 +1,8 @@
 //! The way down: adopting, hearing, and losing children.
 //!
 //! A node adopts a descendant only while it has a way to the root itself, and only if it still holds every command the
-//! descendant lacks; otherwise the next ancestor will do. What a lost child's subtree had acknowledged is kept as a
-//! ghost, so that its orphans find the commands they lack, until their leases are over.
+//! descendant lacks; otherwise the next ancestor will do. The commands that a lost child's subtree had acknowledged
+//! are kept as a ghost, so that its orphans find the commands they lack, until their leases are over.
 //!
 //! Next: `commands` for the log, `parent` for the other end.
 
@@ -122,8 +122,8 @@ impl Node {
     }
 
     /// A controller that has just begun takes only those whose nearest ancestor it is: the others' nearer ones will be
-    /// there in a moment, and must not find all leaves at the root. Who was below it already has lost a parent since,
-    /// and isn't kept waiting.
+    /// there in a moment, and must not find all leaves at the root. A node that was below it already has lost a parent
+    /// since, and isn't kept waiting.
     fn is_settling(&self, join: &Join) -> bool {
         let settled_at = self.setup.timing.silence_us_max + 2 * self.setup.timing.retry_us;
         let is_new = join.distance > 0 && join.cursor.reign != self.reign;

@@ -2,8 +2,8 @@
 //!
 //! The root takes a value if it shares no rank with what it has of that wave; so nothing counts twice, whatever way it
 //! came. A wave is complete when all ranks of the target are in it that are in the tree, or were until a moment ago:
-//! orphans get the time to find another parent. What is missing from a complete-looking tree was lost on the way, and is
-//! asked for again, those ranks only.
+//! orphans get the time to find another parent. A value that is missing from a complete-looking tree was lost on the
+//! way, and is asked for again, those ranks only.
 //!
 //! Next: `waves` for the nodes between, `commands` for how commands travel.
 

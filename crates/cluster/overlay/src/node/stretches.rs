@@ -117,7 +117,7 @@ impl<T: Cut> Stretches<T> {
         self.all.insert(first, Stretch { waves, of });
     }
 
-    /// Waves below this one are over. What holds nothing keeps no memory.
+    /// Waves below this one are over. A stretch that holds nothing keeps no memory.
     pub(super) fn drop_below(&mut self, below: u64) {
         let over = self.cut(below);
         self.all.drain(..over);

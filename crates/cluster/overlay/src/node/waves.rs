@@ -1,9 +1,9 @@
 //! The way up: contributions, merged on the way into runs that name their ranks.
 //!
-//! A node merges the values of one wave until it has those of all ranks below it, and passes the result on as one. What
-//! comes later, or belongs to another attempt, is passed on as it is. Values are never repeated by a node: what was lost
-//! with a link or a node is asked for again by the root, and only the leaves that are asked contribute again. So dropping
-//! any is always safe, and waves can't shift, since each run names its waves.
+//! A node merges the values of one wave until it has those of all ranks below it, and passes the result on as one. A
+//! value that comes later, or belongs to another attempt, is passed on as it is. Values are never repeated by a node:
+//! what was lost with a link or a node is asked for again by the root, and only the leaves that are asked contribute
+//! again. So dropping any is always safe, and waves can't shift, since each run names its waves.
 //!
 //! Waves to which the same has happened are kept and handled as one stretch, however many they are.
 //!

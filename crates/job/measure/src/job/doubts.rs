@@ -1,7 +1,7 @@
 //! Reasons, seen when the window has ended, why what was counted may not be the program's iterations.
 //!
 //! The loop may be one of several phases, because it ends soon or because the program is young; and a pass of it may be one
-//! of several parts of a step, because nothing happens in each pass. What is said follows the description of the loop.
+//! of several parts of a step, because nothing happens in each pass. These words follow the description of the loop.
 //!
 //! Next: `nest` for what is known when the loop is chosen.
 

@@ -3,7 +3,7 @@
 //! A path leads from an MPI function through bindings, wrappers and system libraries to the first function of the
 //! program's own. For each return address on the way, the unwind tables are asked once on this machine how the caller is
 //! found; the answer is a rule in the memory shared with the rank, and from then on the routine takes that step by
-//! itself. What a path is called is the same on all ranks: a hash of files and offsets.
+//! itself. A path's number is the same on all ranks: a hash of files and offsets.
 //!
 //! A path that was met before its addresses had rules is too short. If one only is known by now that begins so, it was
 //! that one; else it is told apart from none, and what came before it is better forgotten.
@@ -169,7 +169,7 @@ impl CallPaths {
         self.begun_ticks
     }
 
-    /// Gives rules to the return addresses that the process met without one. Whether paths will be longer now.
+    /// Gives rules to the return addresses that the process met without one. True if paths will be longer now.
     pub(super) fn learn(&mut self, member: &Member, rules: &mut Rules, cache: &ImageCache) -> bool {
         let mut leads_on = false;
         for address in member.inserted.view().unknown_addresses() {

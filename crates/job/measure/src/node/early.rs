@@ -1,6 +1,6 @@
 //! Recording by time while the main loop is still looked for.
 //!
-//! A program may end, or show no loop at all, while it is observed. What it did until then would be lost if recording
+//! A program may end, or show no loop at all, while it is observed. Its calls until then would be lost if recording
 //! waited for a marker. So it is recorded by time from early on: forgotten as soon as a marker is agreed on, else the
 //! window itself.
 //!

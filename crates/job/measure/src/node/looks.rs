@@ -65,7 +65,7 @@ impl Wanted {
 }
 
 impl Window<'_> {
-    /// Gives rules to return addresses that the ranks met without one. Whether any path will be longer now.
+    /// Gives rules to return addresses that the ranks met without one. True if any path will be longer now.
     pub(super) fn learn_paths(&mut self) -> bool {
         let mut leads_on = false;
         for (member, paths) in self.team.members.iter().zip(&mut self.paths) {

@@ -150,7 +150,7 @@ impl NestSampler {
         })
     }
 
-    /// From now on all code is that of the files. What loops may be in must be there as it was loaded.
+    /// From now on all code is that of the files. Code that loops may be in must be there as it was loaded.
     fn read_files(&mut self, cache: &ImageCache) -> Result<(), String> {
         let read = |file: &File| {
             let found = Modules::of_file(Path::new(&file.path), cache).ok();
@@ -357,7 +357,7 @@ const NAME_CHARS_MAX: usize = 60;
 /// Loops that a node tells of, the outermost ones. Benchmarks have nine around their solver, one for each parameter.
 const LOOPS_MAX: usize = 16;
 
-/// The loops that run in the ranks that are to be measured. What stands in the way is said in it.
+/// The loops that run in the ranks that are to be measured. It says what stands in the way.
 pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
     let targets: Vec<(u32, Pid)> =
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();

@@ -59,7 +59,7 @@ impl Window<'_> {
         Passed { is_alive, ranks: told.collect() }
     }
 
-    /// How often loops were passed. What is recorded by time meanwhile is as long as a loop is looked for in calls.
+    /// How often loops were passed. The recording by time meanwhile is as long as a loop is looked for in calls.
     pub(super) fn loop_passes(&mut self, functions: &[u32]) -> LoopPasses {
         let is_alive = self.observe();
         let mut told = LoopPasses { is_alive, ..LoopPasses::default() };

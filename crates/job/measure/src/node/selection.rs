@@ -73,7 +73,7 @@ pub(super) enum Place {
 
 impl Selection {
     /// Chooses the functions, looking at one rank of each program that the job runs (several, if it was started as
-    /// `mpirun ./one : ./other`). What any of them has is chosen.
+    /// `mpirun ./one : ./other`). A function that any of them has is chosen.
     pub(crate) fn new(programs: &[&Modules], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
         let mut selection = Selection { imported: imported_by_any(programs, cache), ..Selection::default() };
         // Files of MPI are communication where that is measured, whatever comes first.

@@ -18,7 +18,7 @@ const WITHIN_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits until none of the processes is in `MPI_Init`, nor about to call it because it was started less than `before_max`
-/// ago; or until it is given up. Whether it had to: then what was known of them is out of date.
+/// ago; or until it is given up. True if it had to: then all that was known of them is out of date.
 ///
 /// Libraries that do not tell are not waited for, and none for more than half a minute from its process's start.
 pub fn wait_for_start<'m>(

@@ -53,8 +53,8 @@ pub fn slurm_handle(processes: &dyn Processes, pid: Pid) -> Result<Option<SlurmH
     Ok(only.map(SlurmHandle::Srun))
 }
 
-/// By Slurm's daemon above a process, or its control group. What another launcher than `srun` started, or is, belongs to
-/// the whole job: that one's ranks are in several steps.
+/// By Slurm's daemon above a process, or its control group. A process that another launcher than `srun` started, or is,
+/// belongs to the whole job: that one's ranks are in several steps.
 fn of_task(processes: &dyn Processes, tree: &Tree, pid: Pid, launcher: Option<Pid>) -> Option<SlurmHandle> {
     let mut above = tree.ancestors(pid);
     let nearest = above.find(|ancestor| tree.is_launcher(*ancestor));

@@ -1,7 +1,7 @@
 //! Questions to Slurm that are asked before their answers are needed, all at once.
 //!
 //! Each question is a process and a way to the controller and back: a few milliseconds, or a tenth of a second on a busy
-//! login node. What will surely be asked can be on its way while the first answer is awaited.
+//! login node. A question that will surely be asked can be on its way while the first answer is awaited.
 //!
 //! Next: `ask` for who answers.
 

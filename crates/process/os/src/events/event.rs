@@ -27,6 +27,6 @@ pub enum ProcessEvent {
         /// The process.
         pid: Pid,
     },
-    /// The kernel dropped events because they were not fetched in time. What can still be seen follows.
+    /// The kernel dropped events because they were not fetched in time. Events that can still be seen follow.
     Lost,
 }

@@ -58,7 +58,7 @@ pub(super) fn listen(own_pid: u32) -> Vec<u8> {
     bytes
 }
 
-/// Everything one datagram says. What is too short or not of the connector is passed over.
+/// Everything one datagram says. A message that is too short or not of the connector is passed over.
 pub(super) fn parse(mut datagram: &[u8]) -> Vec<Said> {
     let mut said = Vec::new();
     while let Some(length) = word(datagram, 0).map(|length| length as usize) {

@@ -1,7 +1,8 @@
 //! Events of processes: forks, execs and exits, from the kernel where it tells, else by looking again and again.
 //!
-//! Both ways have one interface, and [`ProcessEvents::source`] says which it is. What the kernel had to drop is made
-//! good by a scan of `/proc`, as far as the processes still live, and is said ([`ProcessEvent::Lost`]).
+//! Both ways have one interface, and [`ProcessEvents::source`] says which it is. Events that the kernel had to drop
+//! are made good by a scan of `/proc`, as far as the processes still live, and that is said
+//! ([`ProcessEvent::Lost`]).
 //!
 //! Next: `connector` and `scan` for the two ways, [`ExecFiles`](crate::ExecFiles) for programs that end at once.
 

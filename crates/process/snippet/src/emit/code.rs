@@ -6,7 +6,7 @@
 ///
 /// It is entered at [`Code::entry`] with the registers and the stack the program has at the point, and goes on behind its
 /// last byte with every register, flag and stack word as they were: there the caller puts what the program would
-/// have run. What lies before the entry is constants and unusual cases.
+/// have run. Constants and unusual cases lie before the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The bytes.

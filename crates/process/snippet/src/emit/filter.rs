@@ -4,8 +4,8 @@
 //! A *bare* condition compares registers and words in place and changes nothing. An *early* one may compute, but saves
 //! and restores only what it changes itself. It may look up the thread's area, and load from checked addresses: the range
 //! that an address was in lately is compared with first, and only then is the table searched. It is not alone on its
-//! thread; that is no harm because it changes nothing but counts of what failed. Whether the script records is looked at
-//! before such a count or anything else changes, and so only where the condition is true or the unusual happens.
+//! thread; that is no harm because it changes nothing but counts of what failed. The script is asked if it records before
+//! such a count or anything else changes, and so only where the condition is true or the unusual happens.
 //!
 //! Next: `condition` for how both are written, `hot` for loads in them.
 

@@ -2,13 +2,13 @@
 //!
 //! A call ends where the stack pointer is the same as where it began, as the return address is still in its place. An
 //! entry at or below the current stack pointer belongs to a call that was left by `longjmp` or an exception, and is
-//! dropped. What runs on another stack may drop entries of the first; their times are then not known.
+//! dropped. A call on another stack may drop entries of the first; their times are then not known.
 //!
 //! The table: 16 times the number of outer calls, the innermost call, the outer ones with the outermost first; each a time
 //! stamp and the complement of a stack pointer, which is 0 if no call is open. So the usual call, that is open alone, is
 //! where no load has to find it first. That matters because reading the clock waits for everything before it and holds up
 //! everything behind it: what stands between two readings costs as long as its longest chain. Counted from what the
-//! first word holds, the innermost outer call is where the innermost one is counted from 0. What is rare moves words by the
+//! first word holds, the innermost outer call is where the innermost one is counted from 0. Rare cases move words by the
 //! stack, so that no register has to be saved for it.
 //!
 //! Where nothing else in a script has to be alone on its thread, these bodies need not be either: what a signal handler's

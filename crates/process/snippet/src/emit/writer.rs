@@ -1,8 +1,8 @@
 //! The assembler with what it lacks: operands relative to `rip` by absolute address, code that is moved out of the usual
 //! way, and constants.
 //!
-//! Instructions are written in the order in which they are thought of. What is marked cold or constant is moved before
-//! the rest when bytes are made, so that the usual way falls through to its end, where the caller continues.
+//! Instructions are written in the order in which they are thought of. Code that is marked cold or constant is moved
+//! before the rest when bytes are made, so that the usual way falls through to its end, where the caller continues.
 //!
 //! Next: `generator`, which writes bodies with it, and `routines`.
 

@@ -1,8 +1,8 @@
 //! The debugging sections of one file, unpacked: what [`crate::dwarf::Program`] borrows.
 //!
 //! Sections may be compressed (zlib or zstd, `-gz`), and may lie in a separate debug file, which the caller finds by
-//! build id or by [`crate::Image::debug_link`] and reads. What unpacks to more than any compressor achieves is
-//! refused before memory is asked for.
+//! build id or by [`crate::Image::debug_link`] and reads. A section that unpacks to more than any compressor
+//! achieves is refused before memory is asked for.
 //!
 //! Next: `units` for what is in them.
 

@@ -9,7 +9,7 @@ use trimtab_x86::{Source, SourceBlock, SourcePosition};
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
-/// What a library's debugging information says of its code.
+/// A library's code as its debugging information tells of it.
 #[derive(Default)]
 pub struct Sources {
     /// Blocks, outermost first, with their code.

@@ -145,8 +145,8 @@ impl Arena {
         }
     }
 
-    /// Calls the function at `start` from these registers and fresh memory. What it leaves below the stack pointer is
-    /// nobody's.
+    /// Calls the function at `start` from these registers and fresh memory. Bytes that it leaves below the stack
+    /// pointer are nobody's.
     pub fn call(&mut self, start: u64, inputs: &[u64]) -> Outcome {
         self.return_to = Some(self.leave);
         self.write(ENTERED, &[0; 16]);

@@ -1,7 +1,7 @@
 //! Names and places of code in narrow columns: what tells least goes first, and the function and its line never do.
 //!
-//! `LAMMPS_NS::CommBrick::forward_comm(int)+0x34d` becomes `~CommBrick::forward_comm(~)+0x34d`. What is still too wide
-//! goes on in the next line.
+//! `LAMMPS_NS::CommBrick::forward_comm(int)+0x34d` becomes `~CommBrick::forward_comm(~)+0x34d`. A name that is still
+//! too wide goes on in the next line.
 //!
 //! Next: `table.rs`, whose names these are.
 
