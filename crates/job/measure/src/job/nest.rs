@@ -769,7 +769,7 @@ mod tests {
                     passed,
                     first: None,
                     bursts,
-                    in_step: vec![],
+                    in_step: vec![InStep::default()],
                     seconds: 0.0,
                 };
                 for (least, most) in looks {
