@@ -250,7 +250,8 @@ impl Engine<'_> {
             LoopChoice::Take(index) if is_usable => Some(index),
             _ => None,
         };
-        Ok(Passed { counts, counted_s, cost, choice, out_of_step: looks.out_of_step(seen) })
+        let out_of_step = looks.out_of_step(seen, &counts);
+        Ok(Passed { counts, counted_s, cost, choice, out_of_step })
     }
 }
 
@@ -310,8 +311,11 @@ impl Looks {
     }
 
     /// Loops that are counted as one, and that ranks do not pass equally often.
-    fn out_of_step(&self, seen: &Seen) -> Vec<usize> {
-        let is_out = |index: &usize| seen.is_several(*index) && self.in_step[*index].is_contradicted();
+    fn out_of_step(&self, seen: &Seen, counts: &[LoopCount]) -> Vec<usize> {
+        // Nothing is known of ranks in a loop that was not counted to the end.
+        let is_known = |index: usize| counts[index].not_counted.is_none();
+        let is_out =
+            |index: &usize| seen.is_several(*index) && is_known(*index) && self.in_step[*index].is_contradicted();
         (0..self.in_step.len()).filter(is_out).collect()
     }
 }

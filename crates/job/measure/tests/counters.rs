@@ -15,6 +15,8 @@ use trimtab_types::report::{Assumption, Counter, RankTotal, Report};
 
 /// Iterations of each window, and pages that a rank with the single work touches in each.
 const ITERATIONS: u64 = 10;
+/// Windows that are measured until one was read on both sides.
+const WINDOWS_MAX: usize = 3;
 const PAGES: u64 = 500;
 /// Faults beside these, of the library and of the wrapper that writes down what is true.
 const OTHER_FAULTS_MAX: f64 = 20.0;
@@ -74,7 +76,11 @@ fn is_near(found: Option<f64>, expected: u64) -> bool {
 fn page_faults_of_each_rank_belong_to_its_iterations() {
     let _alone = alone();
     let asked = ["page-faults", "minor-faults", "task-clock", "context-switches", "cpu-migrations", "cycles"];
-    let report = window("--sleep-us 2000 --work 200000 --pages 500 --imbalance", &asked, None);
+    let options = "--sleep-us 2000 --work 200000 --pages 500 --imbalance";
+    // A busy machine may keep a border of a window from being read, which is said, and there is no value then.
+    let is_read = |report: &Report| report.ranks.iter().all(|rank| counter(rank, "page-faults").missing.is_none());
+    let mut reports = (0..WINDOWS_MAX).map(|_| window(options, &asked, None));
+    let report = reports.find(is_read).expect("one of three windows is read on both sides");
     for rank in &report.ranks {
         let expected = if rank.rank >= 2 { 2 * PAGES } else { PAGES };
         for name in ["page-faults", "minor-faults"] {

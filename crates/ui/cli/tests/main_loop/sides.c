@@ -19,14 +19,14 @@ static void __attribute__((noinline)) exchange(int rank, int size)
         int other = rank ^ 1;
         if (rank % 2 == 0) {
             for (int message = 0; message < 1000000000; message++) {
-                compute(500);
+                compute(5000);
                 MPI_Send(data, size, MPI_CHAR, other, 1, MPI_COMM_WORLD);
                 MPI_Recv(data, size, MPI_CHAR, other, 1, MPI_COMM_WORLD, &status);
             }
         } else {
             for (int message = 0; message < 1000000000; message++) {
                 MPI_Recv(data, size, MPI_CHAR, other, 1, MPI_COMM_WORLD, &status);
-                compute(500);
+                compute(5000);
                 MPI_Send(data, size, MPI_CHAR, other, 1, MPI_COMM_WORLD);
             }
         }
