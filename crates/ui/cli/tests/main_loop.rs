@@ -259,8 +259,14 @@ fn passes_of_one_thread_are_iterations() {
     let desk = Desk::new();
     let program = Program { source: "threads.c", wrapper: "mpicc", function: "solve" };
     let job = started(&compiled(&desk, &program, Mpi::Mpich, &["-O2", "-pthread"]), Mpi::Mpich);
+    let mut is_wrong_thread = 0;
     for _ in 0..3 {
         let (code, report) = desk.attach(job.pid(), "--loop solve --iterations 12").expect("a report");
+        // A thread that sends may be kept from a processor for a second, in which the other one passes alone.
+        if report.warnings.iter().any(|warning| warning.contains("which called no MPI meanwhile")) {
+            is_wrong_thread += 1;
+            continue;
+        }
         assert_eq!((code, calls(&report, "MPI_Sendrecv").0), (0, u64::from(RANKS) * 12), "{:?}", report.window);
         assert!(
             report.warnings.iter().any(|warning| warning.contains("passes of other threads")),
@@ -268,6 +274,7 @@ fn passes_of_one_thread_are_iterations() {
             report.warnings
         );
     }
+    assert!(is_wrong_thread < 3, "no window counted the thread that sends");
 }
 
 /// A killed trimtab leaves loops counted, and the next one takes that out.

@@ -83,9 +83,15 @@ fn rank_warnings(team: &Team) -> Vec<String> {
         }
         let of_others = view.header().passes_of_others.load(Relaxed);
         if of_others > 0 {
+            let which = match is_silent_thread_counted(view) {
+                true => {
+                    "which called no MPI meanwhile, so calls may be of other stretches than iterations are (measure again)"
+                }
+                false => "the first in the loop that calls MPI",
+            };
             warnings.push(format!(
-                "rank {rank}: iterations are passes of one thread, the first in the loop that calls MPI; {of_others} passes \
-                 of other threads count as calls only"
+                "rank {rank}: iterations are passes of one thread, {which}; {of_others} passes of other threads count as \
+                 calls only"
             ));
         }
         if member.removal.as_ref().is_some_and(|removal| !removal.foreign.is_empty()) {
@@ -94,6 +100,18 @@ fn rank_warnings(team: &Team) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// True if the ring of the thread whose passes count knows no call of MPI: it passed the loop for a while before another one
+/// came out of its first call there, or none makes any.
+fn is_silent_thread_counted(view: View<'_>) -> bool {
+    // A pass is kept without the place it came from.
+    let has_called = |slot: SlotView<'_>| {
+        let written = slot.slot.ring_written.load(Acquire);
+        let first = written.saturating_sub(view.geometry().ring_capacity);
+        (first..written).any(|index| slot.call(index).site.load(Relaxed) != 0)
+    };
+    !main_slot(view).is_some_and(has_called)
 }
 
 /// The groups that are measured, and the program.
