@@ -36,7 +36,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     let root = shell::root()?;
     let files = Files::create(&root)?;
     println!("== Building trimtab and the program to be measured{}", build.remark());
-    shell::run(shell::cargo(&root, &["build", "--package", "trimtab"]).args(build.option()))?;
+    shell::run(&mut shell::cargo(&root, build.words()))?;
     shell::run(&mut build_particle(&root, &files))?;
     println!("\n== Starting the program; it knows nothing of trimtab");
     let mut job = Job::start(&root, &files)?;
@@ -63,10 +63,11 @@ enum Build {
 }
 
 impl Build {
-    fn option(self) -> Option<&'static str> {
+    /// As tests have it: `cargo build` would choose other features for what it depends on, and compile all of that again.
+    fn words(self) -> &'static [&'static str] {
         match self {
-            Build::Development => None,
-            Build::Release => Some("--release"),
+            Build::Development => &["test", "--workspace", "--no-run", "--test", "backtest"],
+            Build::Release => &["build", "--package", "trimtab", "--release"],
         }
     }
 

@@ -48,15 +48,18 @@ const ON_NODES: &[(&str, &str)] = &[
     ("trimtab", "tests/hosts.rs"),
     ("trimtab", "tests/jobs.rs"),
     ("trimtab", "tests/manual.rs"),
+    ("trimtab", "tests/run_whole.rs"),
     ("trimtab", "tests/site.rs"),
     ("trimtab", "tests/site_whole.rs"),
     ("trimtab", "tests/slurm.rs"),
+    ("trimtab", "tests/weather_net.rs"),
     ("trimtab-testbed", "tests/nodes.rs"),
 ];
 /// Programs whose tests prove that nothing is harmed: what fails once has failed, in company too.
 const HARMLESS: &[(&str, &str)] =
     &[("trimtab", "tests/hazards.rs"), ("trimtab-session", "tests/hazards.rs"), ("trimtab-torture", "tests/short.rs")];
-/// How many programs run beside each other: most of their time they wait, but ranks of MPICH poll.
+/// How many programs run beside each other: most of their time they wait, but ranks of MPICH poll. Three on two processors
+/// take as long, and more tests fail in company.
 const LANES: usize = 2;
 /// Names the file to which a test appends why it could not run.
 const SKIP_LOG_VARIABLE: &str = "TRIMTAB_SKIP_LOG";
@@ -168,8 +171,9 @@ fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) ->
         |task: &Task<'_>| quick && task.attaches() && matches!(task, Task::Program(program) if program.is_integration);
     let (alone, mut company): (Vec<_>, Vec<_>) =
         all.filter(|task| !is_left_out(task)).partition(|task| task.is_in(ALONE));
-    // The longest are those on nodes, which follow each other; what waits and what computes mix by the rest of the order.
-    company.sort_by_key(|task| (!task.is_in(ON_NODES), !task.attaches()));
+    // The longest begin first: those on nodes, which follow each other, then those of hazards. Programs that wait and
+    // those that compute mix by the rest of the order.
+    company.sort_by_key(|task| (!task.is_in(ON_NODES), !task.is_in(HARMLESS), !task.attaches()));
     (company, alone)
 }
 
@@ -185,7 +189,7 @@ struct Surroundings<'a> {
 enum Show {
     /// Line by line.
     AtOnce,
-    /// As a whole when it has ended, so that two programs do not mix.
+    /// As a whole when it has ended, so that programs do not mix.
     AtTheEnd,
 }
 

@@ -5,7 +5,7 @@
  * `trimtab attach --slurm JOB.STEP --wait` there, on the first node only, as the job's user, with no right that the user
  * has not, and forgets it. That one has agents started on the others. With `--follow` it also starts `trimtab hold PID` for each
  * task, which has the task wait where it comes out of MPI_Init until the window begins, at most for some seconds. The tasks
- * of a node begin once each has been looked at, or two seconds later. Whatever fails here fails without harm to the job.
+ * of a node begin once each has been looked at, or ten seconds later. Whatever fails here fails without harm to the job.
  *
  * In plugstack.conf, on all nodes:
  *
@@ -42,7 +42,7 @@ SPANK_PLUGIN(trimtab, 1);
 /* Seconds that a task waits where it comes out of MPI_Init. */
 #define HOLD "10"
 /* The tasks of a node wait at most so long for the first look at each of them. */
-#define LOOKS_MS 2000
+#define LOOKS_MS 10000
 
 static char value[VALUE_BYTES_MAX];
 static const char *binary = "/usr/bin/trimtab";

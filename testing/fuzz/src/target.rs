@@ -4,8 +4,8 @@
 
 use crate::hostile::Target;
 use crate::targets::{
-    answer, cache, code, debug, descriptor, elf, filter, frames, mapped, memory, minidebug, names, patched, planted,
-    relocate, script, sites, tables, talk, wire,
+    answer, cache, code, debug, descriptor, elf, filter, frames, joblog, mapped, memory, minidebug, names, parts,
+    patched, planted, relocate, script, sites, tables, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -19,6 +19,7 @@ const TABLE: &[(&str, Make)] = &[
     ("dwarf", || Box::new(debug::Debug)),
     ("cache", || Box::new(cache::Cache)),
     ("names", || Box::new(names::Names)),
+    ("joblog", || Box::new(joblog::JobLog)),
     ("script", || Box::new(script::Script)),
     ("code", || Box::new(code::Code::new())),
     ("sites", || Box::new(sites::Sites)),
@@ -28,6 +29,7 @@ const TABLE: &[(&str, Make)] = &[
     ("wire", || Box::new(wire::Wire)),
     ("talk", || Box::new(talk::Talk)),
     ("filter", || Box::new(filter::Filter)),
+    ("parts", || Box::new(parts::PartsOfWindows)),
     ("memory", || Box::new(memory::SharedMemory::new())),
     ("mapped", || Box::new(mapped::Mapped)),
     ("answer", || Box::new(answer::Answer)),

@@ -4,8 +4,7 @@
 //!   other.
 //! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
 //! - A rank is missing from a result that waits for all only if it, or an ancestor of it, was in trouble lately.
-//! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over; and of each the
-//!   leaf gets what the stream's downstream filter takes for it from the controller's payload.
+//! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
 //! - A leaf takes out its instrumentation only if there was trouble.
 //! - A child of a lost node, or of one it is cut off from, has a parent again within a second, from then or from the last
 //!   loss on its way to the root. If there was no way to the root at all, it has one within its longest pause between two
@@ -14,13 +13,13 @@
 //!
 //! Next: `sim`, which calls this.
 
-use crate::contribution::{self, merged, number_in, registry};
+use crate::contribution::{merged, registry};
 use crate::plan::{Flow, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::{Node, NodeId, Sync, Told};
-use trimtab_reduce::{Down, RankSet, Registry};
+use trimtab_reduce::{RankSet, Registry};
 use trimtab_types::Rank;
 
 /// Trouble explains what is missing for so long: a lease, and the time to come back.
@@ -76,11 +75,9 @@ pub struct Figures {
 pub struct Checker {
     seed: u64,
     registry: Registry,
-    down: Down,
     flows: BTreeMap<u32, Flow>,
     parents: Vec<Option<NodeId>>,
     homes: BTreeMap<Rank, NodeId>,
-    ranks: BTreeMap<NodeId, Rank>,
     leaves: BTreeMap<NodeId, Leaf>,
     trouble_us: Vec<u64>,
     orphans: BTreeMap<NodeId, Orphan>,
@@ -93,7 +90,7 @@ pub struct Checker {
     commanded_us: BTreeMap<u64, u64>,
     is_root_dead: bool,
     /// The first command of this life of the controller.
-    reign_from: u64,
+    epoch_from: u64,
     /// Figures so far.
     pub figures: Figures,
     /// Streams that had a result which lacked nobody, since somebody cleared this.
@@ -110,15 +107,13 @@ impl Checker {
     /// A checker for a plan.
     pub fn new(plan: &Plan) -> Self {
         let tree = &plan.tree;
-        let homes = || tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
+        let homes = tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
         Checker {
             seed: plan.seed,
             registry: registry(),
-            down: plan.down.clone(),
             flows: BTreeMap::new(),
             parents: tree.nodes().map(|node| tree.parent(node)).collect(),
-            homes: homes().collect(),
-            ranks: homes().map(|(rank, node)| (node, rank)).collect(),
+            homes: homes.collect(),
             leaves: BTreeMap::new(),
             trouble_us: vec![0; tree.node_count()],
             orphans: BTreeMap::new(),
@@ -130,7 +125,7 @@ impl Checker {
             arrived: BTreeMap::new(),
             commanded_us: BTreeMap::new(),
             is_root_dead: false,
-            reign_from: 0,
+            epoch_from: 0,
             figures: Figures::default(),
             whole: BTreeSet::new(),
         }
@@ -165,7 +160,7 @@ impl Checker {
         self.dead.insert(id);
         if id == NodeId::ROOT {
             self.is_root_dead = true;
-            self.reign_from = self.commanded_us.keys().next_back().map_or(0, |last| last + 1);
+            self.epoch_from = self.commanded_us.keys().next_back().map_or(0, |last| last + 1);
             self.orphans.clear();
         } else if !self.is_root_dead {
             orphans.iter().for_each(|orphan| self.orphaned(now_us, *orphan));
@@ -299,7 +294,7 @@ impl Checker {
                 *leaf = Leaf { is_instrumented: true, command: None, next: None, sequence: leaf.sequence };
             }
             Told::Opened { stream: 0, sent, .. } => {
-                self.leaves.entry(id).or_default().next = Some(self.reign_from + sent);
+                self.leaves.entry(id).or_default().next = Some(self.epoch_from + sent);
             }
             Told::Uninstrument => self.uninstrument(now_us, id),
             Told::Attached { .. } => self.attached(now_us, id),
@@ -348,10 +343,8 @@ impl Checker {
     }
 
     fn command(&mut self, now_us: u64, id: NodeId, sequence: u64, payload: &[u8]) {
-        let rank = self.ranks[&id];
-        let is_its = |number: &u64| contribution::payload(&self.down, &RankSet::one(rank), *number) == payload;
-        let Some(number) = number_in(&self.down, rank, payload).filter(is_its) else {
-            self.broken(now_us, format!("{id} received {payload:?}, which is not its part of a command"))
+        let Some(number) = payload.try_into().map(u64::from_le_bytes).ok() else {
+            self.broken(now_us, format!("{id} received {payload:?}, which is no command's number"))
         };
         let leaf = self.leaves.entry(id).or_default().clone();
         let next = leaf.command.map_or(leaf.next, |last| Some(last + 1));

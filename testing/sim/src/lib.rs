@@ -15,7 +15,7 @@ pub mod random;
 pub mod sim;
 pub mod storm;
 
-pub use network::Weather;
+pub use network::NetworkConditions;
 pub use plan::{Flow, Plan};
 pub use sim::Sim;
 pub use storm::Storm;

@@ -12,7 +12,7 @@ use trimtab_overlay::frame::Channel;
 
 /// Delays and losses that the network gives to every frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// Least delay.
     pub delay_us_min: u64,
     /// Greatest delay, without overtaking.
@@ -25,16 +25,16 @@ pub struct Weather {
     pub lost_ppm: u32,
 }
 
-impl Default for Weather {
+impl Default for NetworkConditions {
     fn default() -> Self {
-        Weather { delay_us_min: 30, delay_us_max: 900, bulk_delay_us: 0, overtaken_ppm: 0, lost_ppm: 0 }
+        NetworkConditions { delay_us_min: 30, delay_us_max: 900, bulk_delay_us: 0, overtaken_ppm: 0, lost_ppm: 0 }
     }
 }
 
 /// The state of all links.
 #[derive(Debug)]
 pub struct Network {
-    weather: Weather,
+    weather: NetworkConditions,
     random: Random,
     last_arrival_us: BTreeMap<(NodeId, NodeId, Channel), u64>,
     cuts: BTreeSet<(NodeId, NodeId)>,
@@ -44,7 +44,7 @@ pub struct Network {
 
 impl Network {
     /// A whole network.
-    pub fn new(weather: Weather, random: Random) -> Self {
+    pub fn new(weather: NetworkConditions, random: Random) -> Self {
         let (last_arrival_us, cuts, islands) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Network { weather, random, last_arrival_us, cuts, islands }
     }

@@ -2,8 +2,7 @@
 //!
 //! Next: `sim`, which runs it, and `check`, which holds the tree to what it promises.
 
-use crate::network::Weather;
-use trimtab_overlay::stream::Down;
+use crate::network::NetworkConditions;
 use trimtab_overlay::{Sync, Timing, Tree};
 use trimtab_reduce::FilterSpec;
 
@@ -17,15 +16,13 @@ pub struct Plan {
     /// Its times.
     pub timing: Timing,
     /// The network's delays and losses.
-    pub weather: Weather,
+    pub weather: NetworkConditions,
     /// The streams that the controller opens.
     pub flows: Vec<Flow>,
     /// Longest time that a leaf thinks about a contribution.
     pub think_us_max: u64,
     /// Between two commands of the controller; 0 for none.
     pub command_us: u64,
-    /// How commands become less on the way.
-    pub down: Down,
     /// True if frames are encoded and decoded on the way.
     pub wire: bool,
 }
@@ -53,11 +50,10 @@ impl Plan {
             seed,
             tree,
             timing: Timing::default(),
-            weather: Weather::default(),
+            weather: NetworkConditions::default(),
             flows: vec![Flow::sum(Sync::WaitForAll)],
             think_us_max: 200_000,
             command_us: 300_000,
-            down: Down::Same,
             wire: false,
         }
     }

@@ -7,7 +7,7 @@
 //! Next: `check` for what must hold, `storm` for what goes wrong.
 
 use crate::check::Checker;
-use crate::contribution::{contribution, payload, registry};
+use crate::contribution::{contribution, registry};
 use crate::network::Network;
 use crate::plan::{Flow, Plan};
 use crate::random::Random;
@@ -23,7 +23,7 @@ const BURST_MAX: u64 = 9;
 
 /// An event to come.
 #[derive(Debug)]
-enum What {
+enum SimEvent {
     Deliver { from: NodeId, to: NodeId, frame: Frame },
     Wake(NodeId),
     Closed { node: NodeId, peer: NodeId },
@@ -35,7 +35,7 @@ enum What {
 struct Scheduled {
     at_us: u64,
     serial: u64,
-    what: What,
+    what: SimEvent,
 }
 
 impl PartialEq for Scheduled {
@@ -59,7 +59,7 @@ impl Ord for Scheduled {
 }
 
 /// A place in the tree, with the node that lives there now, if any.
-struct Place {
+struct Position {
     node: Option<Node>,
     incarnation: u32,
     wake_at_us: u64,
@@ -86,7 +86,7 @@ pub struct Sim {
     now_us: u64,
     serial: u64,
     events: BinaryHeap<Reverse<Scheduled>>,
-    places: Vec<Place>,
+    places: Vec<Position>,
     frames_at: Vec<u64>,
     /// The links.
     pub network: Network,
@@ -103,7 +103,7 @@ impl Sim {
     pub fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let network = Network::new(plan.weather, Random::new(random.any()));
-        let place = |_| Place { node: None, incarnation: 0, wake_at_us: u64::MAX, waves: BTreeMap::new() };
+        let place = |_| Position { node: None, incarnation: 0, wake_at_us: u64::MAX, waves: BTreeMap::new() };
         let count = plan.tree.node_count();
         let mut sim = Sim {
             now_us: 0,
@@ -121,7 +121,7 @@ impl Sim {
         };
         sim.plan.tree.nodes().for_each(|node| sim.revive(node));
         if sim.plan.command_us > 0 {
-            sim.schedule(sim.plan.command_us, What::Command);
+            sim.schedule(sim.plan.command_us, SimEvent::Command);
         }
         sim
     }
@@ -144,11 +144,6 @@ impl Sim {
     /// How much was done.
     pub fn work(&self) -> Work {
         Work { frames_at_one_max: self.frames_at.iter().copied().max().unwrap_or(0), ..self.work }
-    }
-
-    /// Commands that lacked a part when they reached a node that had just moved, as far as these nodes live.
-    pub fn cut_count(&self) -> u64 {
-        self.places.iter().filter_map(|place| place.node.as_ref()).map(|node| node.counts().cut).sum()
     }
 
     /// The node in a place, if one lives there.
@@ -191,7 +186,7 @@ impl Sim {
         self.checker.killed(self.now_us, id, &orphans);
         for node in orphans.into_iter().chain(parent).filter(|_| is_noticed) {
             let at_us = self.now_us + self.random.between(100, 2000);
-            self.schedule(at_us, What::Closed { node, peer: id });
+            self.schedule(at_us, SimEvent::Closed { node, peer: id });
         }
     }
 
@@ -222,7 +217,7 @@ impl Sim {
     /// Opens one more stream in this life of the controller; the next life opens those of the plan.
     pub fn open(&mut self, flow: Flow) {
         let target = RankSet::range(Rank(0), Rank(self.checker.rank_count() - 1));
-        let spec = StreamSpec { target, filter: flow.filter.clone(), sync: flow.sync, down: self.plan.down.clone() };
+        let spec = StreamSpec { target, filter: flow.filter.clone(), sync: flow.sync };
         let now_us = self.now_us;
         if let Some(root) = &mut self.places[0].node {
             let (stream, actions) = root.open(now_us, spec).expect("a controller has room for some streams");
@@ -231,29 +226,29 @@ impl Sim {
         }
     }
 
-    fn schedule(&mut self, at_us: u64, what: What) {
+    fn schedule(&mut self, at_us: u64, what: SimEvent) {
         self.serial += 1;
         self.events.push(Reverse(Scheduled { at_us, serial: self.serial, what }));
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: SimEvent) {
         match what {
-            What::Deliver { from, to, frame } => {
+            SimEvent::Deliver { from, to, frame } => {
                 if self.network.connects(from, to) {
                     self.frames_at[to.0 as usize] += 1;
                     self.give(to, Event::Frame { from, frame });
                 }
             }
-            What::Wake(id) => {
+            SimEvent::Wake(id) => {
                 let place = &mut self.places[id.0 as usize];
                 if place.wake_at_us <= self.now_us {
                     place.wake_at_us = u64::MAX;
                     self.give(id, Event::Time);
                 }
             }
-            What::Closed { node, peer } => self.give(node, Event::Closed(peer)),
-            What::Contribute { node, incarnation, stream } => self.contribute(node, incarnation, stream),
-            What::Command => self.command(),
+            SimEvent::Closed { node, peer } => self.give(node, Event::Closed(peer)),
+            SimEvent::Contribute { node, incarnation, stream } => self.contribute(node, incarnation, stream),
+            SimEvent::Command => self.command(),
         }
     }
 
@@ -279,7 +274,7 @@ impl Sim {
             let wake_at_us = node.wake_at_us().max(self.now_us + 1);
             if wake_at_us < place.wake_at_us {
                 place.wake_at_us = wake_at_us;
-                self.schedule(wake_at_us, What::Wake(id));
+                self.schedule(wake_at_us, SimEvent::Wake(id));
             }
         }
     }
@@ -294,7 +289,7 @@ impl Sim {
             frame
         };
         match self.network.arrival_us(self.now_us, from, to, frame.channel()) {
-            Some(at_us) => self.schedule(at_us, What::Deliver { from, to, frame }),
+            Some(at_us) => self.schedule(at_us, SimEvent::Deliver { from, to, frame }),
             None => self.checker.lost_frame(self.now_us, from.max(to)),
         }
     }
@@ -322,7 +317,7 @@ impl Sim {
         *end = below;
         if was_waiting {
             let at_us = self.now_us + self.random.between(1, self.plan.think_us_max);
-            self.schedule(at_us, What::Contribute { node: id, incarnation, stream });
+            self.schedule(at_us, SimEvent::Contribute { node: id, incarnation, stream });
         }
     }
 
@@ -357,15 +352,15 @@ impl Sim {
         self.act(id, actions);
         if again {
             let at_us = now_us + self.random.between(1, self.plan.think_us_max);
-            self.schedule(at_us, What::Contribute { node: id, incarnation, stream });
+            self.schedule(at_us, SimEvent::Contribute { node: id, incarnation, stream });
         }
     }
 
     fn command(&mut self) {
-        self.schedule(self.now_us + self.plan.command_us, What::Command);
+        self.schedule(self.now_us + self.plan.command_us, SimEvent::Command);
         let now_us = self.now_us;
         let target = RankSet::range(Rank(0), Rank(self.checker.rank_count() - 1));
-        let payload = payload(&self.plan.down, &target, self.command_count);
+        let payload = self.command_count.to_le_bytes().to_vec();
         let Some(root) = &mut self.places[0].node else { return };
         if let Ok(actions) = root.multicast(now_us, 0, target, payload) {
             self.checker.commanded(now_us, self.command_count);

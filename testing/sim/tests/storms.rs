@@ -6,7 +6,7 @@
 
 use trimtab_overlay::{NodeId, Sync, Tree};
 use trimtab_sim::check::REPARENT_US_MAX;
-use trimtab_sim::contribution::{every_down, every_filter};
+use trimtab_sim::contribution::every_filter;
 use trimtab_sim::storm::is_whole;
 use trimtab_sim::{Flow, Plan, Sim, Storm};
 
@@ -20,7 +20,7 @@ const STEP_US: u64 = 5_000;
 /// One stream of each way to wait, each with another filter; over some seeds every filter meets every way.
 fn flows(seed: u64) -> Vec<Flow> {
     let filters = every_filter();
-    let filter = |place: usize| filters[(seed as usize + 3 * place) % filters.len()].clone();
+    let filter = |place: usize| filters[(seed as usize + place) % filters.len()].clone();
     ALL_SYNCS.into_iter().enumerate().map(|(place, sync)| Flow { sync, filter: filter(place) }).collect()
 }
 
@@ -37,8 +37,6 @@ fn plan(seed: u64) -> Plan {
     plan.flows = flows(seed);
     plan.think_us_max = 700_000;
     plan.wire = seed.is_multiple_of(2);
-    let downs = every_down();
-    plan.down = downs[(seed / 2) as usize % downs.len()].clone();
     plan
 }
 
@@ -76,16 +74,13 @@ fn inner_nodes_die() {
 /// Commands come so often that some are under way to a node's old neighbours while it moves, and never so often that the
 /// log is full.
 #[test]
-fn what_is_narrowed_reaches_whoever_moves() {
-    let mut cut_count = 0;
-    for (seed, down) in (500..548).zip(every_down().into_iter().skip(1).cycle()) {
+fn commands_reach_whoever_moves() {
+    for seed in 500..516 {
         let mut plan = Plan::new(seed, Tree::balanced(3, 27).unwrap());
-        (plan.down, plan.command_us, plan.think_us_max) = (down, 20_000, 700_000);
+        (plan.command_us, plan.think_us_max) = (20_000, 700_000);
         let sim = run(plan, INNER_ONLY);
-        cut_count += sim.cut_count();
         assert!(sim.checker.figures.commands > 1_000, "{} commands", sim.checker.figures.commands);
     }
-    assert!(cut_count > 0, "{cut_count} commands lacked a part: this shows little");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,11 +28,19 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long the output of an ended program may still be on its way; a leftover child may hold it open for ever.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// Added by a launcher or a shell to the number of the signal that ended a program.
+const SIGNALLED: i32 = 128;
+
+/// Signals of faults: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS.
+const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+
 /// A program to run, with its arguments and environment.
 #[derive(Clone, Debug)]
 pub struct Launch {
     mpi: Option<Mpi>,
     ranks: u32,
+    /// A rank of Open MPI that waits gives its processor to whoever else wants it.
+    yields: bool,
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
@@ -39,15 +48,22 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// `ranks` ranks of `program` under the launcher of `mpi`. MPICH busy-polls: no more ranks than cores there.
+    /// `ranks` ranks of `program` under the launcher of `mpi`. MPICH busy-polls: no more ranks than cores there. Ranks of
+    /// Open MPI that wait give their processor away, so that jobs beside each other do not keep each other waiting.
     pub fn mpi(mpi: Mpi, ranks: u32, program: &Path) -> Launch {
+        Launch { yields: true, ..Launch::polling(mpi, ranks, program) }
+    }
+
+    /// The same with ranks that keep their processor while they wait, as where they have one each: for benchmarks.
+    pub fn polling(mpi: Mpi, ranks: u32, program: &Path) -> Launch {
         Launch { mpi: Some(mpi), ranks, ..Launch::alone(program) }
     }
 
     /// `program` by itself.
     pub fn alone(program: &Path) -> Launch {
         let program = program.to_owned();
-        Launch { mpi: None, ranks: 1, program, arguments: vec![], environment: BTreeMap::new(), folder: None }
+        let (arguments, environment) = (vec![], BTreeMap::new());
+        Launch { mpi: None, ranks: 1, yields: false, program, arguments, environment, folder: None }
     }
 
     /// Adds arguments.
@@ -169,6 +185,11 @@ impl Launch {
         let mut command = Command::new("mpirun.openmpi");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.args(["--oversubscribe", "--bind-to", "none", "--mca", "btl_vader_single_copy_mechanism", "none"]);
+        // Told to end, it kills its ranks at once and not a second later.
+        command.args(["--mca", "odls_base_sigkill_timeout", "0"]);
+        if self.yields {
+            command.args(["--mca", "mpi_yield_when_idle", "1"]);
+        }
         command.arg("-n").arg(self.ranks.to_string());
         for (name, value) in &self.environment {
             let mut setting = name.clone();
@@ -283,6 +304,7 @@ impl Running {
     fn wait_until(&mut self, what: &str, limit: Duration, mut met: impl FnMut(&mut Running) -> bool) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
+            let looks = Instant::now();
             let ended = self.poll()?;
             if met(self) {
                 return Ok(());
@@ -294,7 +316,8 @@ impl Running {
             if Instant::now() >= deadline {
                 return Err(self.time_out(what, limit));
             }
-            thread::sleep(LOOK_EVERY);
+            // Looking at all processes takes a processor from the ranks that are waited for.
+            thread::sleep(looks.elapsed().max(LOOK_EVERY));
         }
     }
 
@@ -348,9 +371,21 @@ impl Running {
 }
 
 impl Drop for Running {
+    /// Nobody looks at a job any more: one that has ended by a fault, which its test has not seen, is a failure.
     fn drop(&mut self) {
+        let seen = self.ended.is_some() || thread::panicking();
+        let fault = self.poll().ok().flatten().filter(|status| !seen && is_fault(*status));
         self.end();
+        if let Some(status) = fault {
+            panic!("{} ended ({status}): {}{}", self.program.display(), self.stdout(), self.stderr());
+        }
     }
+}
+
+/// True if a program ended so, or a launcher says so of its ranks.
+fn is_fault(status: ExitStatus) -> bool {
+    let of_rank = status.code().map(|code| code - SIGNALLED);
+    status.signal().or(of_rank).is_some_and(|signal| FAULTS.contains(&signal))
 }
 
 /// That a process is gone already is what is wanted.
@@ -396,5 +431,35 @@ fn collect(mut stream: impl Read, bytes: &Mutex<Vec<u8>>) {
         && length > 0
     {
         bytes.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "ended (exit status: 139)")]
+    fn a_job_that_nobody_looks_at_may_not_end_by_a_fault() {
+        let job =
+            Launch::alone(Path::new("/bin/sh")).args(["-c", "sh -c 'kill -SEGV $$'; exit $?"]).start().expect("starts");
+        // A process that has ended executes no file any more, also while nobody has waited for it.
+        while executable_name(job.pid()).is_some() {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    #[test]
+    fn faults_of_programs_and_of_their_ranks_are_told() {
+        for (name, wait_status, expected) in [
+            ("SIGSEGV", 11, true),
+            ("of a rank", (SIGNALLED + 11) << 8, true),
+            ("SIGKILL", 9, false),
+            ("of a rank, killed", (SIGNALLED + 9) << 8, false),
+            ("right", 0, false),
+            ("wrong", 1 << 8, false),
+        ] {
+            assert_eq!(is_fault(ExitStatus::from_raw(wait_status)), expected, "{name}");
+        }
     }
 }

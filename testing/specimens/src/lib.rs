@@ -29,6 +29,7 @@ mod process;
 mod skip;
 mod snapshot;
 mod trace;
+mod wait;
 
 pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards, profiler};
 pub use error::{Error, Result};
@@ -36,5 +37,6 @@ pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, Ran
 pub use launch::{Finished, Launch, Running};
 pub use process::{has_worked, interrupt, running, threads_running};
 pub use skip::skip;
-pub use snapshot::{TextDifference, TextSnapshot};
+pub use snapshot::{TextDifference, TextSnapshot, first_difference};
 pub use trace::CallTrace;
+pub use wait::wait_for;

@@ -66,7 +66,7 @@ impl TextSnapshot {
         for part in &mut parts {
             memory.read_exact_at(&mut part.bytes, part.address).map_err(Error::io("read", &memory_path))?;
         }
-        Ok(TextSnapshot { pid, parts })
+        Ok(TextSnapshot { pid, parts: merged(parts) })
     }
 
     /// The process this is of.
@@ -82,7 +82,7 @@ impl TextSnapshot {
     /// The first difference between this snapshot and a `later` one, if there is any. Mappings may have been split
     /// or merged in between; only modules that were loaded or unloaded count, and bytes.
     pub fn difference(&self, later: &TextSnapshot) -> Option<TextDifference> {
-        let (before, after) = (merged(&self.parts), merged(&later.parts));
+        let (before, after) = (&self.parts, &later.parts);
         let both = before.iter().find_map(|part| match after.iter().find(|other| part.same_place(other)) {
             Some(other) => part.first_changed(other),
             None => Some(part.lone()),
@@ -132,10 +132,7 @@ impl Part {
     }
 
     fn first_changed(&self, later: &Part) -> Option<TextDifference> {
-        if self.bytes == later.bytes {
-            return None;
-        }
-        let place = self.bytes.iter().zip(&later.bytes).position(|(before, after)| before != after)?;
+        let place = first_difference(&self.bytes, &later.bytes)?;
         Some(TextDifference::Byte {
             module: self.module.clone(),
             offset: self.offset + place as u64,
@@ -156,15 +153,26 @@ impl Part {
 }
 
 /// Neighbours in file and memory become one, because changing permissions splits mappings.
-fn merged(parts: &[Part]) -> Vec<Part> {
+fn merged(parts: Vec<Part>) -> Vec<Part> {
     let mut whole: Vec<Part> = Vec::new();
     for part in parts {
         match whole.last_mut() {
             Some(before) if part.continues(before) => before.bytes.extend_from_slice(&part.bytes),
-            _ => whole.push(part.clone()),
+            _ => whole.push(part),
         }
     }
     whole
+}
+
+/// The first place at which two texts differ. Those that are alike are passed over at the speed of memory, also where
+/// loops over single bytes are not optimised.
+pub fn first_difference(before: &[u8], after: &[u8]) -> Option<usize> {
+    const STRIDE: usize = 4096;
+    let differs = |(before, after): (&[u8], &[u8])| before != after;
+    let page = before.chunks(STRIDE).zip(after.chunks(STRIDE)).position(differs)?;
+    let begin = page * STRIDE;
+    let place = before[begin..].iter().zip(&after[begin..]).position(|(before, after)| before != after)?;
+    Some(begin + place)
 }
 
 /// A line of /proc/PID/maps, "begin-end rwxp offset device inode path", as a part with room for its bytes.
@@ -191,7 +199,7 @@ mod tests {
     }
 
     fn snapshot(parts: &[Part]) -> TextSnapshot {
-        TextSnapshot { pid: 1, parts: parts.to_vec() }
+        TextSnapshot { pid: 1, parts: merged(parts.to_vec()) }
     }
 
     #[test]

@@ -48,13 +48,13 @@ pub struct Lack(pub String);
 pub struct Testbed {
     prefix: String,
     folder: PathBuf,
-    nodes: Vec<Node>,
+    nodes: Vec<TestNode>,
     /// In another thread it would outlive its nodes.
     _stays: PhantomData<*const ()>,
 }
 
 #[derive(Debug)]
-struct Node {
+struct TestNode {
     name: String,
     /// `unshare`, which ends the node when it ends.
     keeper: Option<Child>,
@@ -92,7 +92,7 @@ impl Testbed {
         let prefix = format!("tt{}x{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let folder = home.join(&prefix);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let node = |number: usize| Node { name: format!("{prefix}n{number}"), keeper: None, pid: 0 };
+        let node = |number: usize| TestNode { name: format!("{prefix}n{number}"), keeper: None, pid: 0 };
         let nodes = (0..=count).map(node).collect();
         let mut testbed = Testbed { prefix, folder, nodes, _stays: PhantomData };
         testbed.make_networks()?;

@@ -3,8 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use trimtab_specimens::skip;
+use trimtab_specimens::{skip, wait_for};
 use trimtab_testbed::{Slurm, Testbed};
 
 fn said(command: &mut Command) -> String {
@@ -93,8 +92,6 @@ fn slurm_runs_on_all_nodes() {
 
 /// Set for the child of the test below that owns nodes; it holds the folder.
 const OWN: &str = "TRIMTAB_TESTBED_OWN";
-/// Longer than anything takes on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// A test that is killed can't clean up: its nodes end all the same, with Slurm's daemons and the job that runs, and the
 /// next one removes the names of their networks and their files.
@@ -148,12 +145,4 @@ fn owns_nodes_when_asked() {
     std::fs::rename(half, whole).expect("it is told");
     // Until it is killed.
     let _ended = srun.wait();
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

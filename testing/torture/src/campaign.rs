@@ -8,7 +8,7 @@ use crate::outcome::{Failure, FailureKind, Outcome, Pauses, ProgramOutcome, Shar
 use crate::programs::{PROGRAMS, Program};
 use crate::random::Random;
 use crate::run::{End, Run};
-use crate::target::{Tally, Torment};
+use crate::target::{Tally, TortureState};
 use crate::text::Files;
 use crate::tree;
 use anyhow::{Context, Result};
@@ -67,7 +67,7 @@ pub fn campaign(options: &Options) -> Result<Outcome> {
         println!("SKIPPED: torture[{}]: {reason}", program.name);
         outcome.skipped.insert(program.name.to_string(), reason);
     }
-    let mut torment = Torment {
+    let mut state = TortureState {
         cache: ImageCache::in_memory(),
         text: Files::default(),
         surveys: BTreeMap::new(),
@@ -83,16 +83,16 @@ pub fn campaign(options: &Options) -> Result<Outcome> {
     for program in ready {
         let share = share * program.shares();
         let mut session =
-            Session { program, seed: options.seed, share, folder: &folder, torment: &mut torment, watch: &watch };
+            Session { program, seed: options.seed, share, folder: &folder, state: &mut state, watch: &watch };
         let tally = session.torture()?;
         for (file, addresses) in &tally.functions {
             functions.entry(file.clone()).or_default().extend(addresses);
         }
-        let program = finished(tally, &torment.surveys);
+        let program = finished(tally, &state.surveys);
         println!("{}", crate::table::progress(&program));
         outcome.programs.push(program);
     }
-    torment.surveys.values().for_each(|shares| outcome.shares.add(shares));
+    state.surveys.values().for_each(|shares| outcome.shares.add(shares));
     outcome.functions_instrumented = functions.values().map(|addresses| addresses.len() as u64).sum();
     outcome.elapsed_s = started.elapsed().as_secs_f64();
     if outcome.failure_count() == 0 {
@@ -116,7 +116,7 @@ struct Session<'a> {
     seed: u64,
     share: Duration,
     folder: &'a Path,
-    torment: &'a mut Torment,
+    state: &'a mut TortureState,
     watch: &'a Watch,
 }
 
@@ -129,9 +129,9 @@ impl Session<'_> {
         let limit = undisturbed * SLOWER_MAX + LONGER_MAX;
         let (mut used, mut seed) = (Duration::ZERO, self.seed);
         while tally.outcome.runs == 0 || used < self.share {
-            let (begun, surveyed) = (Instant::now(), self.torment.survey_time);
+            let (begun, surveyed) = (Instant::now(), self.state.survey_time);
             self.run(&mut tally, &expected, seed, limit, self.share.saturating_sub(used))?;
-            used += begun.elapsed().saturating_sub(self.torment.survey_time - surveyed);
+            used += begun.elapsed().saturating_sub(self.state.survey_time - surveyed);
             seed = Random::new(seed).bits();
             if tally.outcome.failures.len() >= FAILURES_MAX {
                 println!("{}: given up after {FAILURES_MAX} failures", self.program.name);
@@ -163,8 +163,8 @@ impl Session<'_> {
         let mut random = Random::new(seed);
         let folder = self.folder.join(self.program.name);
         let mut run = Run::start(self.program, &folder)?;
-        self.torment.seen.clear();
-        let surveyed = self.torment.survey_time;
+        self.state.seen.clear();
+        let surveyed = self.state.survey_time;
         tally.log.clear();
         self.watch.root.store(run.root().0, Relaxed);
         let mut failure = None;
@@ -173,12 +173,12 @@ impl Session<'_> {
             if let Some(end) = run.ended()? {
                 break Some(end);
             }
-            let age = run.age().saturating_sub(self.torment.survey_time - surveyed);
+            let age = run.age().saturating_sub(self.state.survey_time - surveyed);
             if age > limit {
                 break None;
             }
             let target = if age < active { pick(run.root(), &mut random) } else { None };
-            match target.map(|pid| self.torment.visit(pid, tally, &mut random, &|| self.watch.beat())) {
+            match target.map(|pid| self.state.visit(pid, tally, &mut random, &|| self.watch.beat())) {
                 Some(Ok(())) => {}
                 Some(Err(found)) => {
                     failure = Some(*found);

@@ -69,7 +69,7 @@ impl Choice {
         let request = |(index, address): (usize, &ProcAddr)| FunctionRequest {
             name: format!("{:x}", address.0),
             address: *address,
-            probe: probe_of(&mut random, index as u32),
+            work: probe_of(&mut random, index as u32).into(),
         };
         chosen.iter().enumerate().map(request).collect()
     }

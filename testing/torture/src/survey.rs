@@ -60,7 +60,7 @@ fn survey_part(modules: &Modules, requests: &[FunctionRequest]) -> Result<Shares
     let again: Vec<FunctionRequest> = requests
         .iter()
         .filter(|request| with_exits.contains_key(&request.name))
-        .map(|request| FunctionRequest { probe: count_only(0), ..request.clone() })
+        .map(|request| FunctionRequest { work: count_only(0).into(), ..request.clone() })
         .collect();
     let entries = refused(modules, &again)?;
     let mut endless = 0;
@@ -78,12 +78,12 @@ fn survey_part(modules: &Modules, requests: &[FunctionRequest]) -> Result<Shares
 }
 
 fn request(address: trimtab_types::ProcAddr, probe: trimtab_stub::layout::Probe) -> FunctionRequest {
-    FunctionRequest { name: format!("{:x}", address.0), address, probe }
+    FunctionRequest { name: format!("{:x}", address.0), address, work: probe.into() }
 }
 
 fn refused(modules: &Modules, requests: &[FunctionRequest]) -> Result<BTreeMap<String, String>, Error> {
     let prepared = Prepared::new(modules, requests)?;
-    Ok(prepared.refused.into_iter().map(|refused| (refused.name, refused.reason)).collect())
+    Ok(prepared.refused.into_iter().map(|refused| (refused.name, refused.reason.to_string())).collect())
 }
 
 /// A process that stands still until this is dropped.

@@ -72,7 +72,7 @@ impl Tally {
 
 /// The state that all programs share.
 #[derive(Debug)]
-pub(crate) struct Torment {
+pub(crate) struct TortureState {
     /// Symbols of files.
     pub cache: ImageCache,
     /// Bytes of files.
@@ -113,7 +113,7 @@ impl Subject {
 
 type Visit = Result<(), Box<Failure>>;
 
-impl Torment {
+impl TortureState {
     /// Some cycles on `pid`.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Torment {
             Ok(prepared) => prepared,
             Err(error) => return Ok(self.refused(subject, tally, &error.to_string())),
         };
-        let place = format!("{} seed {} functions {}", describe(subject), choice.seed, prepared.probes.len());
+        let place = format!("{} seed {} functions {}", describe(subject), choice.seed, prepared.probes().len());
         let prepared_ms = started.elapsed().as_millis();
         for _ in 0..=random.below(REPEATS_MAX) {
             tally.note(format!("{place} prepared in {prepared_ms} ms, waits {} us", choice.wait.as_micros()));
@@ -332,10 +332,10 @@ fn describe(subject: &Subject) -> String {
 fn count(tally: &mut Tally, modules: &Modules, prepared: &Prepared, done: &Cycle) {
     tally.outcome.cycles += 1;
     tally.outcome.hits += done.hits;
-    tally.outcome.probes_inserted += prepared.probes.len() as u64;
+    tally.outcome.probes_inserted += prepared.probes().len() as u64;
     tally.insert_ns.push(done.insert_pause_ns);
     tally.remove_ns.push(done.removal.pause_ns_max);
-    note_all(&mut tally.functions, modules, prepared.addresses.iter().copied());
+    note_all(&mut tally.functions, modules, prepared.addresses());
 }
 
 fn note_all(functions: &mut Functions, modules: &Modules, addresses: impl Iterator<Item = ProcAddr>) {

@@ -215,8 +215,9 @@ fn beside(report: Report, trace: &Path) -> Result<Pair> {
     ensure!(report.ranks.len() == RANK_COUNT as usize, "{} of {RANK_COUNT} ranks reported", report.ranks.len());
     let (mut percent, mut probes_percent) = (Vec::new(), Vec::new());
     let probe_ns = report.cost.probe_ns.context("the cost of probes was not measured")?;
+    let began_unix_s = report.window.started_unix_s.context("no rank began to record")?;
     for rank in &report.ranks {
-        let profiled = CallTrace::read(trace, rank.pid)?.share_between(report.window.started_unix_s, rank.duration_s);
+        let profiled = CallTrace::read(trace, rank.pid)?.share_between(began_unix_s, rank.duration_s);
         let communication_s = rank.communication_s.context("no communication was reported")?;
         // The probes lie in the library, so inside of what the profiler takes for a call; the window's calls are without.
         let probes = rank.probe_hits as f64 / 2.0 * probe_ns * 1e-9 / rank.duration_s;
@@ -295,7 +296,7 @@ impl Case {
     fn launch(&self, folder: &Path) -> Result<Launch> {
         // Debian's alternatives: ranks are known by the name of the file that runs.
         let program = Path::new(self.program).canonicalize().with_context(|| self.program.to_owned())?;
-        let launch = Launch::mpi(Mpi::OpenMpi, RANK_COUNT, &program).args(self.arguments).folder(folder);
+        let launch = Launch::polling(Mpi::OpenMpi, RANK_COUNT, &program).args(self.arguments).folder(folder);
         Ok(launch.env("OMP_NUM_THREADS", "1"))
     }
 

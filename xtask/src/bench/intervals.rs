@@ -20,7 +20,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trimtab_specimens::{GroundTruth, IterationTruth, Launch, Mark, Mpi, Variant, build, truths_of};
-use trimtab_types::report::{Estimate, Report};
+use trimtab_types::report::{Ended, Estimate, FunctionGroup, MarkerSource, Report};
 use trimtab_window::{FunctionInfo, IterationMark, RankSample, WindowFacts, WindowInput, assemble};
 
 /// Windows cut from each run.
@@ -182,7 +182,7 @@ fn set(bench: &Bench, case: &Case, mpi: Mpi, (has_cut, has_live): (bool, bool)) 
     let program = build(case.program, Some(mpi), &Variant { mark: Mark::Local, ..Variant::default() })?;
     let prefix = bench.folder.join(format!("intervals-{}-{}", case.program, mpi.name()));
     let launch = |iterations: usize| {
-        let launch = Launch::mpi(mpi, RANK_COUNT, &program).args(case.options);
+        let launch = Launch::polling(mpi, RANK_COUNT, &program).args(case.options);
         launch.args(["--mark", "--iterations", &iterations.to_string()]).measured(&prefix)
     };
     let trial = recorded(&launch(TRIAL_ITERATIONS)?, &prefix)?;
@@ -268,7 +268,8 @@ fn assembled(pieces: &Series) -> Option<Estimate> {
 
 /// The report of a window of these iterations.
 fn report_of(pieces: &Series) -> Report {
-    let function = FunctionInfo { name: "MPI".into(), group: "comm".into(), timed: true, ..FunctionInfo::default() };
+    let function =
+        FunctionInfo { name: "MPI".into(), group: FunctionGroup::Comm, timed: true, ..FunctionInfo::default() };
     let input = WindowInput {
         job: trimtab_types::report::Job {
             id: String::new(),
@@ -278,14 +279,14 @@ fn report_of(pieces: &Series) -> Report {
             mpi: String::new(),
             hosts: vec![],
             builds: vec![],
-            started_unix_s: 0.0,
+            started_unix_s: None,
         },
         facts: WindowFacts {
             marker: Some("measuremark".into()),
-            marker_source: "measuremark".into(),
+            marker_source: MarkerSource::MeasureMark,
             start: Some(0),
-            ended_by: "iterations".into(),
-            groups: vec!["comm".into()],
+            ended_by: Ended::Iterations,
+            groups: vec![FunctionGroup::Comm],
             ..WindowFacts::default()
         },
         ticks_per_second: TICKS_PER_SECOND,
@@ -322,7 +323,7 @@ fn live(bench: &Bench, launch: &Launch, prefix: &Path, mpi: Mpi) -> Result<Vec<L
     for _ in 0..bench.rounds(LIVE_WINDOWS, 1) {
         let begin_unix_s = unix_now_s();
         let report = bench.attach(&job, &["--max-seconds", "20"], &cache)?.report;
-        let window_unix_s = report.window.started_unix_s;
+        let window_unix_s = report.window.started_unix_s.context("no rank began to record")?;
         let window = window_unix_s..window_unix_s + report.window.duration_s;
         measured.push((report, AtWork { command: begin_unix_s..unix_now_s(), window }));
         sleep(LIVE_PAUSE);

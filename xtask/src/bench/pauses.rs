@@ -55,7 +55,7 @@ pub fn rows(bench: &Bench) -> Result<(Vec<Measured>, Vec<Row>)> {
 
 fn cached_and_not(bench: &Bench, mpi: Mpi) -> Result<[Samples; 3]> {
     let program = build("particle", Some(mpi), &Variant::default())?;
-    let job = bench.start(&Launch::mpi(mpi, RANK_COUNT, &program).args(["--iterations", ENDLESS]))?;
+    let job = bench.start(&Launch::polling(mpi, RANK_COUNT, &program).args(["--iterations", ENDLESS]))?;
     let [mut cached, mut uncached, mut by_calls] = [Samples::default(), Samples::default(), Samples::default()];
     let filled = bench.folder.join(format!("cache-{}", mpi.name()));
     // Fills the cache, and is not counted.
@@ -73,7 +73,7 @@ fn cached_and_not(bench: &Bench, mpi: Mpi) -> Result<[Samples; 3]> {
 
 fn with_threads(bench: &Bench, mpi: Mpi) -> Result<Samples> {
     let program = build("sleeper", Some(mpi), &Variant::default())?;
-    let launch = Launch::mpi(mpi, RANK_COUNT, &program);
+    let launch = Launch::polling(mpi, RANK_COUNT, &program);
     let job: Job = bench.start(&launch.args(["--mode", "threads", "--threads", "64", "--iterations", ENDLESS]))?;
     let cache = bench.folder.join(format!("cache-{}", mpi.name()));
     let mut samples = Samples::default();

@@ -71,7 +71,7 @@ fn lammps(bench: &Bench) -> Result<Vec<Row>> {
     let text = include_str!("../../../testing/torture/programs/in.melt");
     let text = text.replace("0 12 0 12 0 12", "0 20 0 20 0 20").replace("run 400", &format!("run {LAMMPS_STEPS}"));
     std::fs::write(&input, text).context("cannot write the input of LAMMPS")?;
-    let launch = Launch::mpi(Mpi::OpenMpi, RANK_COUNT, Path::new("/usr/bin/lmp")).args(["-log", "none", "-in"]);
+    let launch = Launch::polling(Mpi::OpenMpi, RANK_COUNT, Path::new("/usr/bin/lmp")).args(["-log", "none", "-in"]);
     let launch = launch.args([&input]).folder(&folder);
     let undisturbed = thermodynamics(&finished(launch.run(RUN_LIMIT)?, "LAMMPS")?.stdout);
     ensure!(!undisturbed.is_empty(), "LAMMPS printed no step");
@@ -124,7 +124,7 @@ fn own_share(output: &str) -> Option<f64> {
 
 fn netpipe(bench: &Bench) -> Result<Vec<Row>> {
     let folder = folder(bench, "netpipe")?;
-    let launch = Launch::mpi(Mpi::Mpich, RANK_COUNT, Path::new("/usr/bin/NPmpich2")).folder(&folder);
+    let launch = Launch::polling(Mpi::Mpich, RANK_COUNT, Path::new("/usr/bin/NPmpich2")).folder(&folder);
     let launch = launch.args(["-l", NETPIPE_BYTES, "-u", NETPIPE_BYTES, "-n", NETPIPE_REPEATS, "-o", "np.out"]);
     let (mut pairs, mut same) = (Vec::new(), 0);
     for round in 0..bench.rounds(ROUNDS, 1) {
@@ -158,7 +158,7 @@ fn hpcc(bench: &Bench) -> Result<Vec<Row>> {
     let folder = folder(bench, "hpcc")?;
     let text = include_str!("../../../testing/torture/programs/hpccinf.txt").replace("500         Ns", HPCC_SIZE);
     std::fs::write(folder.join("hpccinf.txt"), text).context("cannot write the input of HPCC")?;
-    let launch = Launch::mpi(Mpi::OpenMpi, RANK_COUNT, Path::new("/usr/bin/hpcc")).folder(&folder);
+    let launch = Launch::polling(Mpi::OpenMpi, RANK_COUNT, Path::new("/usr/bin/hpcc")).folder(&folder);
     let results = folder.join("hpccoutf.txt");
     let verdicts = |ended: Finished| -> Result<Vec<String>> {
         finished(ended, "HPCC")?;

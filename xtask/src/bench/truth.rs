@@ -157,7 +157,7 @@ fn run(bench: &Bench, case: &Case, mpi: Mpi, name: String) -> Result<Run> {
     let program = build(case.program, Some(mpi), &variant)?;
     let prefix = bench.folder.join(format!("truth-{}-{}", case.program, mpi.name()));
     let launch = |iterations: u32| {
-        let launch = Launch::mpi(mpi, RANK_COUNT, &program).args(case.options);
+        let launch = Launch::polling(mpi, RANK_COUNT, &program).args(case.options);
         launch.args(["--mark", "--iterations", &iterations.to_string()]).measured(&prefix)
     };
     let undisturbed = |iterations: u32| -> Result<Vec<GroundTruth>> {

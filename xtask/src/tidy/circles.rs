@@ -7,19 +7,20 @@
 //! Next: [`super::rooms`] for arrows between crates.
 
 use super::Finding;
-use super::rooms::{paths_from, use_tree_end};
+use super::rooms::{UsedPath, paths_from, paths_of, use_tree_end};
 use super::rust_source::{RustSource, word_places};
 use super::tree::{Package, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Circles that are left. Lower it when one is opened; it never rises.
-const CIRCLES_MAX: usize = 7;
+const CIRCLES_MAX: usize = 6;
 /// `use` of a name that is itself used from elsewhere, and so on: more steps than any code takes.
 const HOPS_MAX: usize = 8;
 
 /// As many circles as [`CIRCLES_MAX`] says, neither more nor fewer.
 pub fn circles_only_become_fewer(tree: &Tree) -> Vec<Finding> {
-    let circles: Vec<Circle> = tree.packages.iter().flat_map(|package| House::of(tree, package).circles()).collect();
+    let circles: Vec<Circle> =
+        tree.packages.iter().flat_map(|package| CrateModules::of(tree, package).circles()).collect();
     judge(&circles, CIRCLES_MAX)
 }
 
@@ -46,7 +47,7 @@ struct Circle {
 }
 
 /// The modules of one crate.
-struct House<'a> {
+struct CrateModules<'a> {
     modules: BTreeMap<Vec<String>, Module<'a>>,
 }
 
@@ -66,8 +67,8 @@ struct Import {
     only_for_others: bool,
 }
 
-impl<'a> House<'a> {
-    fn of(tree: &'a Tree, package: &Package) -> House<'a> {
+impl<'a> CrateModules<'a> {
+    fn of(tree: &'a Tree, package: &Package) -> CrateModules<'a> {
         let folder = format!("{}/src/", package.folder);
         let mut modules = BTreeMap::new();
         for file in &tree.files {
@@ -76,7 +77,7 @@ impl<'a> House<'a> {
                 modules.entry(name).or_insert_with(|| Module::new(&file.path, rust));
             }
         }
-        House { modules }
+        CrateModules { modules }
     }
 
     fn circles(&self) -> Vec<Circle> {
@@ -119,10 +120,8 @@ impl<'a> House<'a> {
     fn arrows_of(&self, at: &[String], module: &Module<'_>) -> BTreeMap<Vec<String>, BTreeSet<String>> {
         let mut arrows: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
         for path in module.used_paths(self.children(at)) {
-            let is_handed_on = |name: &String| module.imports.get(name).is_some_and(|import| import.only_for_others);
-            let is_import =
-                path.last().is_some_and(|name| module.imports.get(name).is_some_and(|import| import.path == path));
-            if is_import && path.last().is_some_and(is_handed_on) {
+            let mut imports = module.imports.values().filter(|import| import.path == path).peekable();
+            if imports.peek().is_some() && imports.all(|import| import.only_for_others) {
                 continue;
             }
             if let Some((to, name)) = self.defines(at, &path, HOPS_MAX)
@@ -215,8 +214,12 @@ impl<'a> Module<'a> {
 fn paths_at(code: &str, head: &str) -> Vec<Vec<String>> {
     let start = format!("{head}::");
     let begins = |place: &usize| !code[..*place].ends_with("::");
-    let words = |path: String| path.split("::").map(str::to_string).collect();
-    word_places(code, &start).filter(begins).flat_map(|place| paths_from(code, place)).map(words).collect()
+    let places = word_places(code, &start).filter(begins);
+    places.flat_map(|place| paths_from(code, place)).map(|used| words_of(&used.path)).collect()
+}
+
+fn words_of(path: &str) -> Vec<String> {
+    path.split("::").map(str::to_string).collect()
 }
 
 /// `a/b.rs` and `a/b/mod.rs` are `a::b`; `None` for further programs of the crate.
@@ -252,14 +255,11 @@ fn imports(code: &str) -> BTreeMap<String, Import> {
 
 /// The names that a use tree brings, each with its path.
 fn names_of(tree: &str) -> Vec<(String, Vec<String>)> {
-    let mut names = vec![];
-    for path in paths_from(tree, 0) {
-        let words: Vec<String> = path.split("::").map(str::to_string).collect();
-        if let Some(last) = words.last() {
-            names.push((last.clone(), words.clone()));
-        }
-    }
-    names
+    let named = |used: UsedPath| {
+        let path = words_of(&used.path);
+        Some((used.renamed.or_else(|| path.last().cloned())?, path))
+    };
+    paths_of(tree).into_iter().filter_map(named).collect()
 }
 
 fn reached_from(
@@ -289,7 +289,16 @@ mod tests {
         let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         let mut tree = examples::files(&files);
         tree.packages = vec![examples::package("trimtab-a", "crates/a", &[])];
-        House::of(&tree, &tree.packages[0]).circles()
+        CrateModules::of(&tree, &tree.packages[0]).circles()
+    }
+
+    /// The files of all circles, in order.
+    fn files_in_circles(files: &[(&str, &str)]) -> Vec<String> {
+        let found = circles(files).into_iter().flat_map(|circle| circle.files);
+        let mut found: Vec<String> =
+            found.filter_map(|path| Some(path.strip_prefix("crates/a/src/")?.into())).collect();
+        found.sort_unstable();
+        found
     }
 
     #[test]
@@ -347,10 +356,34 @@ mod tests {
                 none,
             ),
         ] {
-            let found: Vec<String> = circles(&files).into_iter().flat_map(|circle| circle.files).collect();
-            let mut found: Vec<&str> = found.iter().filter_map(|path| path.strip_prefix("crates/a/src/")).collect();
-            found.sort_unstable();
-            assert_eq!(found, expected, "{name}");
+            assert_eq!(files_in_circles(&files), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn renamed_imports_are_followed() {
+        for (name, files, expected) in [
+            (
+                "beside another of its first name",
+                vec![("a.rs", "use crate::d;\nuse b::d as far;\nfn f() { d::g() }"), ("d.rs", "use crate::a::f;")],
+                &["a.rs", "d.rs"],
+            ),
+            (
+                "handed on under another name",
+                vec![
+                    ("lib.rs", "mod a;\nmod b;\npub use a::A as Other;\nuse b::B as Far;\nstruct C(Far);"),
+                    ("a.rs", "use crate::b::B;"),
+                    ("b.rs", "use crate::Other;"),
+                ],
+                &["a.rs", "b.rs"],
+            ),
+            (
+                "used under another name",
+                vec![("a.rs", "use crate::b as far;\nfn f() { far::g() }"), ("b.rs", "use crate::a::f;")],
+                &["a.rs", "b.rs"],
+            ),
+        ] {
+            assert_eq!(files_in_circles(&files), expected, "{name}");
         }
     }
 

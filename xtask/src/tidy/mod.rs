@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     code::production_code_does_not_panic,
     code::libraries_do_not_print,
     rooms::edges_are_allowed,
+    rooms::arrows_go_down,
     rooms::permissions_are_used,
     rooms::pure_rooms_touch_nothing,
     circles::circles_only_become_fewer,
@@ -78,6 +79,7 @@ mod tests {
         tree.packages = vec![
             examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"]),
             examples::package("trimtab-site", "crates/control/site", &["trimtab-link"]),
+            examples::package("trimtab-os", "crates/process/os", &["trimtab-types", "trimtab-site"]),
         ];
         let findings = check(&tree);
         let words = [
@@ -89,6 +91,7 @@ mod tests {
             "no `unwrap()`",
             "in a library",
             "must not depend",
+            "which is above it",
             "and does not: take it out",
             "is pure",
             "circles of modules",

@@ -30,10 +30,15 @@ const ROOMS: &[Room] = &[
     room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi", "trimtab-symbols", "trimtab-x86"], false),
-    room("trimtab-neighbours", &["trimtab-track"], false),
+    room("trimtab-neighbours", &["trimtab-sensors", "trimtab-track"], false),
+    room("trimtab-sensors", &[], false),
     room("trimtab-trigger", &["trimtab-os", "trimtab-neighbours", "trimtab-track"], false),
     room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),
     room("trimtab-window", &[], true),
+    room("trimtab-progress", &[], true),
+    room("trimtab-weather", &[], true),
+    room("trimtab-history", &["trimtab-weather"], true),
+    room("trimtab-routine", &["trimtab-weather"], true),
     room("trimtab-measure", MEASURE, false),
     room("trimtab-script", SCRIPT, false),
     room("trimtab-engine", ENGINE, false),
@@ -44,6 +49,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),
     room("trimtab-site", &["trimtab-link", "trimtab-overlay"], false),
+    room("trimtab-standing", STANDING, false),
     room("trimtab-controller", CONTROLLER, false),
     room("trimtab-report", &[], false),
     room("trimtab-pack", &[], false),
@@ -89,15 +95,20 @@ const ENGINE: &[&str] = &[
     "trimtab-mpi",
     "trimtab-track",
     "trimtab-neighbours",
+    "trimtab-sensors",
     "trimtab-trigger",
     "trimtab-watch",
+    "trimtab-progress",
+    "trimtab-weather",
+    "trimtab-history",
+    "trimtab-routine",
     "trimtab-window",
     "trimtab-measure",
     "trimtab-script",
 ];
 /// The command line is arguments, words and exit codes: 7 crates of ours, with the types, and no more. Its tests make nodes.
 const CLI: &[&str] = &[
-    "trimtab-agent",
+    "trimtab-standing",
     "trimtab-engine",
     "trimtab-controller",
     "trimtab-store",
@@ -113,16 +124,17 @@ const FUZZ: &[&str] = &[
     "trimtab-os",
     "trimtab-stub",
     "trimtab-session",
+    "trimtab-history",
     "trimtab-wire",
     "trimtab-reduce",
     "trimtab-overlay",
     "trimtab-measure",
+    "trimtab-window",
     "trimtab-script",
     "trimtab-agent",
 ];
-/// An agent measures what is on its node, and writes down what it changes.
+/// An agent measures what is on its node; the log of what it changes is handed in.
 const AGENT: &[&str] = &[
-    "trimtab-audit",
     "trimtab-engine",
     "trimtab-link",
     "trimtab-measure",
@@ -132,6 +144,18 @@ const AGENT: &[&str] = &[
     "trimtab-reduce",
     "trimtab-script",
     "trimtab-session",
+    "trimtab-track",
+    "trimtab-window",
+];
+/// A site's standing agents start those of jobs, and hand them the log and the ways through the site.
+const STANDING: &[&str] = &[
+    "trimtab-agent",
+    "trimtab-audit",
+    "trimtab-engine",
+    "trimtab-link",
+    "trimtab-measure",
+    "trimtab-overlay",
+    "trimtab-reduce",
     "trimtab-site",
     "trimtab-track",
 ];
@@ -141,6 +165,9 @@ const CONTROLLER: &[&str] = &["trimtab-link", "trimtab-overlay", "trimtab-reduce
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.
 const SPECIMENS: &str = "trimtab-specimens";
+
+/// The folders of `crates`, from the lowest: a crate uses others of its own folder and of those before it.
+const FOLDERS: &[&str] = &["base", "process", "models", "job", "cluster", "control", "ui"];
 
 /// Names that a pure crate must not use, each with what to do instead.
 const IMPURE: &[(&str, &str)] = &[
@@ -154,6 +181,33 @@ const IMPURE: &[(&str, &str)] = &[
 /// Each crate depends only on what its row in [`ROOMS`] allows.
 pub fn edges_are_allowed(tree: &Tree) -> Vec<Finding> {
     tree.packages.iter().flat_map(edges_of).collect()
+}
+
+/// No crate depends on one of a folder above its own, whatever [`ROOMS`] allows.
+pub fn arrows_go_down(tree: &Tree) -> Vec<Finding> {
+    let height = |name: &str| tree.packages.iter().find(|package| package.name == name).and_then(height_of);
+    let mut findings = Vec::new();
+    for package in &tree.packages {
+        let Some(own) = height_of(package) else { continue };
+        let above = package.dependencies.iter().filter(|to| to.local && height(&to.name).is_some_and(|it| it > own));
+        findings.extend(above.map(|to| {
+            let message = format!(
+                "`{}` of {} must not use `{}` of {}, which is above it: define a trait here and have it handed in",
+                package.name,
+                FOLDERS[own],
+                to.name,
+                height(&to.name).map_or("?", |it| FOLDERS[it])
+            );
+            Finding::new(&format!("{}/Cargo.toml", package.folder), 0, message)
+        }));
+    }
+    findings
+}
+
+/// The place of a package's folder in [`FOLDERS`]; `None`: it is in none of them.
+fn height_of(package: &Package) -> Option<usize> {
+    let folder = package.folder.strip_prefix("crates/")?.split('/').next()?;
+    FOLDERS.iter().position(|known| *known == folder)
 }
 
 /// Each crate of a row in [`ROOMS`] is used: a permission that nobody needs would hide an arrow that comes later.
@@ -237,14 +291,27 @@ fn std_paths(code: &str) -> Vec<(usize, String)> {
         let tree_end = use_tree_end(code, place);
         expand(&code[place..tree_end], "", place, &mut paths);
     }
-    paths
+    paths.into_iter().map(|used| (used.place, used.path)).collect()
+}
+
+/// One path of a use tree.
+pub(super) struct UsedPath {
+    place: usize,
+    pub(super) path: String,
+    /// The name behind `as`.
+    pub(super) renamed: Option<String>,
 }
 
 /// The path that begins at `place`, or all paths of the use tree there.
-pub(super) fn paths_from(code: &str, place: usize) -> Vec<String> {
+pub(super) fn paths_from(code: &str, place: usize) -> Vec<UsedPath> {
+    paths_of(&code[place..use_tree_end(code, place)])
+}
+
+/// All paths of a use tree.
+pub(super) fn paths_of(tree: &str) -> Vec<UsedPath> {
     let mut paths = Vec::new();
-    expand(&code[place..use_tree_end(code, place)], "", place, &mut paths);
-    paths.into_iter().map(|(_, path)| path).collect()
+    expand(tree, "", 0, &mut paths);
+    paths
 }
 
 /// The end of the use tree or path that starts at `place`.
@@ -256,10 +323,13 @@ pub(super) fn use_tree_end(code: &str, place: usize) -> usize {
     if code[place..end].ends_with("::") && code[end..].starts_with('{') { closing(code, end) } else { end }
 }
 
-fn expand(tree: &str, prefix: &str, place: usize, paths: &mut Vec<(usize, String)>) {
+fn expand(tree: &str, prefix: &str, place: usize, paths: &mut Vec<UsedPath>) {
     let Some(open) = tree.find('{') else {
-        let name = tree.split_whitespace().next().unwrap_or_default();
-        paths.push((place, format!("{prefix}{name}").trim_end_matches("::self").to_string()));
+        let mut words = tree.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let renamed = words.next().filter(|word| *word == "as").and_then(|_| words.next());
+        let path = format!("{prefix}{name}").trim_end_matches("::self").to_string();
+        paths.push(UsedPath { place, path, renamed: renamed.map(str::to_string) });
         return;
     };
     let prefix = format!("{prefix}{}", tree[..open].trim());
@@ -318,6 +388,34 @@ mod tests {
             let packages = vec![examples::package(from, "crates/a", &[to])];
             let findings = edges_are_allowed(&Tree { files: Vec::new(), packages });
             assert_eq!(findings.len(), expected, "{name}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn arrows_between_folders_go_down() {
+        for (name, from, to, expected) in [
+            ("down", "crates/cluster/agent", "crates/job/engine", 0),
+            ("beside", "crates/cluster/agent", "crates/cluster/link", 0),
+            ("up", "crates/cluster/agent", "crates/control/site", 1),
+            ("up from the lowest", "crates/base/types", "crates/process/os", 1),
+            ("a test's", "crates/cluster/agent", "testing/specimens", 0),
+            ("of a test", "testing/fuzz", "crates/ui/cli", 0),
+        ] {
+            for dependency in ["trimtab-b", "dev:trimtab-b"] {
+                let (own, other) = ("trimtab-a", "trimtab-b");
+                let packages = vec![examples::package(own, from, &[dependency]), examples::package(other, to, &[])];
+                let findings = arrows_go_down(&Tree { files: Vec::new(), packages });
+                assert_eq!(findings.len(), expected, "{name}, {dependency}: {findings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_folder_of_crates_has_its_height() {
+        let root = crate::shell::root().expect("cargo names the manifest");
+        for package in Tree::read(&root).expect("the workspace is readable").packages {
+            let is_one = package.folder.starts_with("crates/");
+            assert_eq!(height_of(&package).is_some(), is_one, "{}", package.folder);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Next: `trimtab-window` computes it, `trimtab-report` draws it, `docs/report.md` explains it.
 
-use crate::report::{Estimate, Event};
+use crate::report::{Estimate, Event, NeighbourKind};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the shape of a comparison.
@@ -24,9 +24,9 @@ pub struct Comparison {
     /// Share of communication; `None`: not measured, or not valid.
     pub communication_fraction: Option<Change>,
     /// Jobs and users that share a machine in the second window and not in the first.
-    pub came: Vec<Guest>,
+    pub came: Vec<Companion>,
     /// Those of the first window that are not there in the second.
-    pub left: Vec<Guest>,
+    pub left: Vec<Companion>,
     /// Notes that a reader must know.
     pub warnings: Vec<String>,
 }
@@ -35,9 +35,10 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Its number in the job.
-    pub batch: u32,
-    /// Wall-clock time of its start, seconds since 1970.
-    pub started_unix_s: f64,
+    #[serde(rename = "batch")]
+    pub number: u32,
+    /// Wall-clock time of its start, seconds since 1970; `None`: not known.
+    pub started_unix_s: Option<f64>,
     /// All its ranks recorded the same iterations.
     pub valid: bool,
     /// The event that it waited for.
@@ -63,9 +64,9 @@ pub struct Change {
 
 /// Somebody who shares a machine with the job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Guest {
-    /// "slurm", "mpi" or "user".
-    pub kind: String,
+pub struct Companion {
+    /// A job or a user.
+    pub kind: NeighbourKind,
     /// As in the report.
     pub name: String,
     /// Short name of its busiest process.

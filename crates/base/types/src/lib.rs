@@ -7,6 +7,7 @@
 //! Next: [`report`] for the measured window; `trimtab-symbols` for where [`FileAddr`]s come from.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 mod cause;
 pub mod comparison;
 pub mod context;
@@ -19,6 +20,7 @@ pub use notice::{hear_notices, notice};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::{Add, Sub};
 
 /// An address as written in an ELF file (a virtual address before relocation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -56,6 +58,30 @@ impl LoadBias {
     }
 }
 
+/// The address so many bytes further on.
+impl Add<u64> for ProcAddr {
+    type Output = ProcAddr;
+
+    fn add(self, bytes: u64) -> ProcAddr {
+        ProcAddr(self.0 + bytes)
+    }
+}
+
+/// Bytes from an earlier address to a later one.
+impl Sub for ProcAddr {
+    type Output = u64;
+
+    fn sub(self, earlier: ProcAddr) -> u64 {
+        self.0 - earlier.0
+    }
+}
+
+impl fmt::LowerHex for ProcAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
 macro_rules! show {
     ($($name:ident $format:literal),*) => {$(
         impl fmt::Display for $name {
@@ -70,6 +96,16 @@ show!(FileAddr "{:#x}", ProcAddr "{:#x}", Rank "{}", Pid "{}", BuildId "{}");
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_move_by_bytes_and_lie_bytes_apart() {
+        let (from, to) = (ProcAddr(0x1000), ProcAddr(0x1010));
+        assert_eq!((from + 0x10, to - from), (to, 0x10));
+        assert_eq!(
+            (format!("{to}"), format!("{to:#x}"), format!("{to:x}")),
+            ("0x1010".into(), "0x1010".into(), "1010".into())
+        );
+    }
 
     #[test]
     fn bias_goes_there_and_back() {

@@ -8,20 +8,34 @@
 
 mod counter;
 mod efficiency;
+mod group_time;
 mod omp;
 mod path;
+mod reduced;
 mod share;
+mod words;
 
 pub use counter::{Counter, CounterCost};
 pub use efficiency::Efficiencies;
+pub use group_time::GroupTime;
 pub use omp::{HybridEfficiencies, Omp, ParallelRegion};
 pub use path::{CallFrame, PathTotal, SizeClass};
-pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
+pub use reduced::{CrowdedNode, FunctionRanks, NodeSum, RankClass, RankSpread, Reduced};
+pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, RankPlace};
+pub use words::{
+    Assumption, Cause, Closeness, CrowdLimit, Ended, EventKind, Factor, FunctionGroup, HybridFactor, MarkerSource,
+    NeighbourKind, Presence, WaitKind,
+};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Name and version of the report's shape.
 pub const SCHEMA: &str = "trimtab.report/1";
+
+/// A moment, which reports of before wrote as 0 where it was not known.
+fn known_moment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.filter(|seconds| *seconds != 0.0))
+}
 
 /// One measured window of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,8 +82,11 @@ pub struct Report {
     pub paths: Vec<PathTotal>,
     /// Bytes and messages from rank to rank, in world ranks, counted at the sender.
     pub links: Vec<Link>,
-    /// One entry per rank, in rank order.
+    /// One entry per rank, in rank order; of a reduced report, of the ranks that stand out.
     pub ranks: Vec<RankTotal>,
+    /// The figures of all ranks, where `ranks` has only those that stand out; `None`: it has all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced: Option<Reduced>,
     /// Parts of communication that are waiting, for calls of recorded iterations that could be matched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wait_states: Vec<WaitState>,
@@ -102,15 +119,17 @@ pub struct Job {
     pub hosts: Vec<String>,
     /// Build ids of executable and MPI library, "path build-id".
     pub builds: Vec<String>,
-    /// Start of rank 0's process, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Start of rank 0's process, seconds since 1970; `None`: not known.
+    #[serde(deserialize_with = "known_moment")]
+    pub started_unix_s: Option<f64>,
 }
 
 /// The marker that counts iterations, and which of them were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Batch number of this window in its job, from 0.
-    pub batch: u32,
+    /// Number of this window in its job, from 0.
+    #[serde(rename = "batch")]
+    pub number: u32,
     /// The command that asked for it, e.g. "attach", "run", "measure".
     pub trigger: String,
     /// The event that was waited for; `None`: the window was measured at once.
@@ -118,26 +137,27 @@ pub struct Window {
     pub event: Option<Event>,
     /// The function (and call site) that counts iterations; `None`: the window is by time.
     pub marker: Option<String>,
-    /// How the marker was found: "detected", "named", "measuremark", "time".
-    pub marker_source: String,
+    /// How the marker was found.
+    pub marker_source: MarkerSource,
     /// First recorded iteration, counted on all ranks alike; `None`: by time.
     pub start: Option<u64>,
     /// Recorded iterations per rank (markers minus one); `None`: by time.
     pub iterations: Option<u64>,
-    /// False if ranks recorded different iterations, or one ended early.
+    /// False if ranks recorded different iterations, one ended early, or iterations are passes of a thread that calls no MPI while
+    /// another one in the same loop does.
     pub valid: bool,
     /// The ranks that were asked for, as a context; `None`: all.
     #[serde(default)]
     pub context: Option<String>,
-    /// Why it ended: "iterations", "confident", "max-seconds", "program-ended", "fault-handler", "probe-limit", "interrupted",
-    /// "left-loop".
-    pub ended_by: String,
+    /// Why it ended.
+    pub ended_by: Ended,
     /// Longest recorded duration over ranks.
     pub duration_s: f64,
-    /// Wall-clock time of the window's start, seconds since 1970.
-    pub started_unix_s: f64,
-    /// Measured groups: "comm", "io", "mem", "sleep", "all", "omp", "user".
-    pub groups: Vec<String>,
+    /// Wall-clock time of the window's start, seconds since 1970; `None`: no rank began to record.
+    #[serde(deserialize_with = "known_moment")]
+    pub started_unix_s: Option<f64>,
+    /// Measured groups.
+    pub groups: Vec<FunctionGroup>,
     /// The loop that was found, for a reader: e.g. "12 MPI calls per iteration, covering 99.1% of the time".
     pub loop_description: Option<String>,
     /// From where the marker is called, innermost first: through bindings and wrappers up to the program's own function.
@@ -254,36 +274,16 @@ pub struct Difference {
     pub shortest: u32,
     /// Computation time of the first over that of the second.
     pub ratio: f64,
-    /// "work": it has more to do; "node": its machine is slower; "processor": it was kept from its processor;
-    /// "undetermined": nothing that was recorded tells these apart.
-    pub cause: String,
+    /// The cause, as far as what was recorded tells it.
+    pub cause: Cause,
     /// The facts this rests on, or what would decide it.
     pub because: String,
-    /// The user's word that it rests on: "symmetric", all ranks have the same work; "homogeneous", all nodes are alike.
+    /// The user's word that it rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assumed: Option<String>,
+    pub assumed: Option<Assumption>,
     /// Under that assumption each rank's speed, or its work, by the mean of all; empty: neither was assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relative: Vec<RelativeRank>,
-}
-
-/// The user's word about ranks or nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Assumption {
-    /// All ranks have the same work: who computes longer has a slower processor.
-    Symmetric,
-    /// All nodes are alike: who computes longer has more work.
-    Homogeneous,
-}
-
-impl Assumption {
-    /// As the report says it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Assumption::Symmetric => "symmetric",
-            Assumption::Homogeneous => "homogeneous",
-        }
-    }
 }
 
 /// A rank beside the others.
@@ -298,8 +298,8 @@ pub struct RelativeRank {
 /// All waits of one kind in one function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitState {
-    /// "wait at collective", "late sender", "late receiver".
-    pub state: String,
+    /// The kind of waiting.
+    pub state: WaitKind,
     /// The function that waits.
     pub function: String,
     /// Recorded iterations that this was derived from: those that all ranks' rings still held.
@@ -357,12 +357,12 @@ pub struct FunctionTotal {
     /// counted with these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep", "omp", "user", or "loop" of a loop, whose calls are its passes.
-    pub group: String,
-    /// Calls that began in the window, nested ones not included.
-    pub calls: u64,
-    /// Calls made from inside another measured call of the same group; not timed again.
-    pub nested_calls: u64,
+    /// Its group.
+    pub group: FunctionGroup,
+    /// Calls that began in the window, nested ones not included; `None`: none was counted, for the probes were out.
+    pub calls: Option<u64>,
+    /// Calls made from inside another measured call of the same group; not timed again. `None`: as `calls`.
+    pub nested_calls: Option<u64>,
     /// Time inside, clipped to the window; `None`: only counted.
     pub time_s: Option<f64>,
     /// Why `time_s` is `None` although time was asked for.
@@ -394,6 +394,13 @@ pub struct FunctionTotal {
     pub first_s: Option<f64>,
     /// Last call after the window's start, seconds.
     pub last_s: Option<f64>,
+}
+
+impl FunctionTotal {
+    /// The calls that were counted.
+    pub fn calls_counted(&self) -> u64 {
+        self.calls.unwrap_or(0)
+    }
 }
 
 /// Traffic from one rank to another.
@@ -463,8 +470,9 @@ pub struct RankTotal {
     pub counter_cost: Option<CounterCost>,
     /// Time inside functions of each measured group other than "comm".
     pub group_s: Vec<GroupTime>,
-    /// Bytes sent whose receiver could not be named (link table full, unknown communicator).
-    pub unattributed_bytes: u64,
+    /// Bytes sent whose receiver could not be named (link table full, unknown communicator); `None`: communication was not
+    /// measured.
+    pub unattributed_bytes: Option<u64>,
     /// Pause to insert, microseconds, this rank.
     pub pause_insert_us: f64,
     /// Pause to remove, microseconds, this rank; `None` until removed.
@@ -480,28 +488,19 @@ impl RankTotal {
     }
 }
 
-/// Time in one group of functions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupTime {
-    /// "io", "mem", "sleep", "user".
-    pub group: String,
-    /// Seconds inside outermost calls of the group.
-    pub time_s: f64,
-}
-
 /// The measurement's cost to the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Longest single pause of a rank, microseconds.
-    pub pause_us_max: f64,
-    /// Sum of pauses of the rank with the longest sum, microseconds.
-    pub pause_us_total: f64,
+    /// Longest single pause of a rank, microseconds; `None`: no rank recorded.
+    pub pause_us_max: Option<f64>,
+    /// Sum of pauses of the rank with the longest sum, microseconds; `None`: no rank recorded.
+    pub pause_us_total: Option<f64>,
     /// Cost of one entry plus exit, nanoseconds, calibrated in that process; `None`: not calibrated.
     pub probe_ns: Option<f64>,
-    /// Probes passed in the window, all ranks, entries plus exits.
-    pub probes: u64,
-    /// Points patched per rank (entries and exits), largest over ranks.
-    pub points: u64,
+    /// Probes passed in the window, all ranks, entries plus exits; `None`: no rank recorded.
+    pub probes: Option<u64>,
+    /// Points patched per rank (entries and exits), largest over ranks; `None`: no rank recorded.
+    pub points: Option<u64>,
     /// Estimated share of the window's time spent in probes: largest over ranks.
     pub fraction: Option<f64>,
     /// Estimated share of communication in the time that is left without that cost, mean over ranks: Tc/(t2-t1-cost).
@@ -510,6 +509,14 @@ pub struct Cost {
     pub communication_fraction_without: Option<f64>,
     /// Seconds from the command to the first recorded iteration.
     pub first_record_s: Option<f64>,
+}
+
+impl Cost {
+    /// Adds pauses in which ranks were looked at, microseconds: the longest one, and all of the rank paused most.
+    pub fn add_pauses(&mut self, us_max: f64, us_total: f64) {
+        self.pause_us_max = self.pause_us_max.map(|pause_us| pause_us.max(us_max));
+        self.pause_us_total = self.pause_us_total.map(|pauses_us| pauses_us + us_total);
+    }
 }
 
 /// One call kept as a trace record.

@@ -8,7 +8,7 @@
 use crate::limits::HELLO_BYTES;
 
 /// The protocol's version; raised when anything changes that an older program would misread.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 4;
 /// Every connection begins with this.
 const MAGIC: [u8; 8] = *b"trimtab\n";
 
@@ -164,22 +164,21 @@ mod tests {
 
     #[test]
     fn strangers_are_known_by_their_first_wrong_byte() {
-        let newer = Hello { version: 3, ..EXAMPLE }.encode();
+        let theirs = VERSION + 1;
+        let newer = Hello { version: theirs, ..EXAMPLE }.encode();
         let mut odd = EXAMPLE.encode();
         odd[10] = 9;
         for (name, bytes, expected) in [
             ("text", &b"G"[..], BadHello::Magic),
             ("half of it", b"trimtaX", BadHello::Magic),
-            ("newer", &newer[..10], BadHello::Version { theirs: 3 }),
+            ("newer", &newer[..10], BadHello::Version { theirs }),
             ("role", &odd, BadHello::Role { role: 9 }),
         ] {
             assert_eq!(read(bytes, 1), Err(expected), "{name}");
         }
-        let text = BadHello::Version { theirs: 3 }.to_string();
-        assert_eq!(
-            text,
-            "the other end speaks version 3 of the protocol, this one 2: run the same trimtab on both ends"
-        );
+        let text = BadHello::Version { theirs: 4711 }.to_string();
+        let expected = format!("the other end speaks version 4711 of the protocol, this one {VERSION}: ");
+        assert_eq!(text, expected + "run the same trimtab on both ends");
     }
 
     proptest! {

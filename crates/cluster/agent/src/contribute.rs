@@ -1,6 +1,6 @@
 //! Giving an answer to the wave it belongs to.
 //!
-//! Next: `serve` and `standing`, which answer.
+//! Next: `serve`, which answers.
 
 use std::time::{Duration, Instant};
 use trimtab_link::blocking::Blocking;
@@ -14,13 +14,16 @@ use trimtab_types::Rank;
 const OPEN_MAX: Duration = Duration::from_secs(5);
 
 /// An agent's bytes as what the tree merges.
-pub(crate) fn encoded(rank: Rank, bytes: &[u8]) -> Result<Vec<u8>, Bad> {
+///
+/// # Errors
+/// [`Bad`] if they are too many.
+pub fn encoded(rank: Rank, bytes: &[u8]) -> Result<Vec<u8>, Bad> {
     let concat = Concat { byte_count_max: VALUE_BYTES_MAX as u32 };
     concat.encode(&concat.of(bytes, rank))
 }
 
 /// Contributes; what nobody waits for any more is dropped.
-pub(crate) fn contribute(link: &Blocking, stream: u32, wave: u64, value: &[u8]) {
+pub fn contribute(link: &Blocking, stream: u32, wave: u64, value: &[u8]) {
     let until = Instant::now() + OPEN_MAX;
     loop {
         match link.handle().contribute(stream, wave, value) {

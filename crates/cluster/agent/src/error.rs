@@ -2,9 +2,8 @@
 //!
 //! Next: `lead` and `serve`, which raise these.
 
-use trimtab_engine::RSH_VARIABLE;
+use trimtab_engine::{BoxError, RSH_VARIABLE};
 use trimtab_link::LinkError;
-use trimtab_site::SiteError;
 
 /// Why a job's agents can't be used, or an agent can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +49,7 @@ pub enum Error {
         /// The words of the program that starts them.
         said: String,
     },
-    /// The site's standing agents started nobody, and will not.
+    /// Those who were to start agents started nobody, and will not.
     #[error("no agent was started: {said}")]
     NobodyStarted {
         /// Why, for each node.
@@ -74,16 +73,9 @@ pub enum Error {
         /// The kind of answer that came.
         what: &'static str,
     },
-    /// The site's controller, or an identity for it.
+    /// Others were to start the agents, and could not.
     #[error(transparent)]
-    Site(#[from] SiteError),
-    /// The site's controller can't be asked; Slurm can start agents, too.
-    #[error("the site's agents can't be asked; {BY_SLURM}")]
-    SiteAway {
-        /// Why.
-        #[source]
-        source: Box<SiteError>,
-    },
+    Others(BoxError),
     /// The agents have more to say than the lead keeps.
     #[error("the agents' answers have {bytes} bytes, at most {bytes_max}: ask for fewer functions, ranks or records")]
     TooMuch {
@@ -120,10 +112,6 @@ pub enum Error {
     #[error("interrupted before the window began; the program runs on unchanged")]
     Interrupted,
 }
-
-/// Another way to the same window than by a site's standing agents.
-pub(crate) const BY_SLURM: &str = "without --controller and TRIMTAB_CONTROLLER `srun` starts agents inside of the job, and the \
-                                   same is measured";
 
 fn nobody_came(seconds: u64, address: &str, said: &str, has_ended: bool) -> String {
     let said = said_by(said);

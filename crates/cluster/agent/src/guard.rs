@@ -7,8 +7,9 @@
 
 use crate::error::Error;
 use crate::found::{asked_to_end, find};
+use crate::log::Log;
 use crate::talk::UndoneRank;
-use crate::ticket::Whose;
+use crate::ticket::AgentsFor;
 use crate::undo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -87,11 +88,12 @@ fn another(pid: Pid, start: u64) -> Vec<u8> {
     [&[ANOTHER][..], &pid.0.to_le_bytes(), &start.to_le_bytes()].concat()
 }
 
-/// Stands beside an agent that holds the other end of `agent`, until that ends; takes out what it left.
+/// Stands beside an agent that holds the other end of `agent`, until that ends; takes out what it left, and says so in
+/// `log`.
 ///
 /// # Errors
 /// When what the agent says can't be read.
-pub fn guard(agent: &mut impl Read) -> Result<(), Error> {
+pub fn guard(agent: &mut impl Read, log: Log) -> Result<(), Error> {
     // A signal that asks the agent to end is in vain here: as long as it lives there is something to guard.
     let _ignored = asked_to_end()?;
     let mut charge = read_charge(agent)?;
@@ -100,7 +102,7 @@ pub fn guard(agent: &mut impl Read) -> Result<(), Error> {
     }
     std::thread::sleep(Duration::from_micros(Timing::default().lease_us));
     for attempt in 1..=TRIES_MAX {
-        let problems = take_out(&charge);
+        let problems = take_out(&charge, log);
         if problems.is_empty() {
             break;
         }
@@ -142,16 +144,16 @@ fn ends_in_order(agent: &mut impl Read, charge: &mut Charge) -> bool {
 }
 
 /// Takes out what is in processes that still run; why some of it could not be.
-fn take_out(charge: &Charge) -> Vec<String> {
+fn take_out(charge: &Charge, log: Log) -> Vec<String> {
     let runs = |(pid, start): &&(i32, u64)| trimtab_os::runs_since(Pid(*pid), *start);
     let mut pids: BTreeSet<i32> = charge.ranks.iter().filter(runs).map(|(pid, _)| *pid).collect();
     let mut problems = Vec::new();
     // Those of one job together; a process that waits may be of another.
     while let Some(first) = pids.pop_first() {
-        let undone = find(&Whose::Processes(vec![first])).map_err(|(reason, _)| reason).and_then(|mut job| {
+        let undone = find(&AgentsFor::Processes(vec![first])).map_err(|(reason, _)| reason).and_then(|mut job| {
             job.ranks.retain(|process| process.pid.0 == first || pids.contains(&process.pid.0));
             pids.retain(|pid| job.ranks.iter().all(|process| process.pid.0 != *pid));
-            undo::all(&job, &charge.command)
+            undo::all(&job, &charge.command, log)
         });
         let problem = |rank: &UndoneRank| Some(format!("rank {}: {}", rank.rank, rank.problem.as_ref()?));
         match undone {
@@ -207,6 +209,10 @@ mod tests {
     fn processes_that_are_gone_need_nothing() {
         let own = std::process::id() as i32;
         let charge = Charge { command: "attach".into(), ranks: vec![(own, 1), (i32::MAX, 5)] };
-        assert_eq!(take_out(&charge), [""; 0], "a later process of the same number is not touched");
+        assert_eq!(
+            take_out(&charge, &crate::log::tests::Nothing),
+            [""; 0],
+            "a later process of the same number is not touched"
+        );
     }
 }

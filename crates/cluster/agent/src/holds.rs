@@ -6,13 +6,13 @@
 //!
 //! Next: `trimtab-measure`'s `first_call`; `serve`, which hands the holds to the window.
 
-use crate::audit::Audit;
 use crate::guard::Guard;
-use crate::ticket::{Hold, Ticket, Whose};
+use crate::log::{Log, LoggedChange};
+use crate::ticket::{AgentsFor, Hold, Ticket};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_audit::What;
+use trimtab_engine::{Changed, End};
 use trimtab_measure::FirstCall;
 use trimtab_track::{Job, ProcFs, Tops};
 use trimtab_types::{Pid, notice, one_line};
@@ -33,16 +33,16 @@ pub(crate) struct Holds {
 
 /// Changes that stand in the log without their end.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<BTreeMap<Pid, Audit>>>);
+pub(crate) struct Lines(Arc<Mutex<BTreeMap<Pid, Box<dyn LoggedChange>>>>);
 
 impl Lines {
     /// All is as before.
     pub(crate) fn end(&self) {
         let all = std::mem::take(&mut *self.all());
-        all.into_values().for_each(|mut audit| audit.end(&What::Restored));
+        all.into_values().for_each(|mut audit| audit.end(&End::Restored));
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Pid, Audit>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Pid, Box<dyn LoggedChange>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,12 +50,12 @@ impl Lines {
 impl Holds {
     /// Begins to look, if that is asked for and there is something to look at; comes back once all that is there has been
     /// looked at. `guard` stands beside, and hears of each process that is changed.
-    pub(crate) fn begin(ticket: &Ticket, guard: Option<Arc<Guard>>) -> Option<Holds> {
+    pub(crate) fn begin(ticket: &Ticket, guard: Option<Arc<Guard>>, log: Log) -> Option<Holds> {
         let hold = ticket.hold?;
         let mut tops = tops(&ticket.whose)?;
         let lines = Lines::default();
         let (written, command) = (lines.clone(), ticket.command.clone());
-        let may_change = move |pid: Pid| may_hold(pid, &command, hold, &written, guard.as_deref());
+        let may_change = move |pid: Pid| may_hold(pid, (&command, log), hold, &written, guard.as_deref());
         let seconds = Duration::from_secs(hold.seconds);
         let begun = FirstCall::begin_below(move || tops.now(&ProcFs::new()), seconds, may_change);
         let first_call = begun.map_err(|error| notice(&format!("nobody can be held: {error}"))).ok()?;
@@ -82,19 +82,25 @@ impl Holds {
 }
 
 /// Where ranks of the job begin; `None`: its processes are known by their numbers.
-fn tops(whose: &Whose) -> Option<Tops> {
+fn tops(whose: &AgentsFor) -> Option<Tops> {
     match whose {
-        Whose::Slurm { .. } => Some(Tops::of_slurm(whose.slurm()?, rustix::process::geteuid().as_raw())),
-        Whose::Launch { mark, uid } => Some(Tops::of_launch(mark, *uid)),
-        Whose::Processes(_) => None,
+        AgentsFor::Slurm { .. } => Some(Tops::of_slurm(whose.slurm()?, rustix::process::geteuid().as_raw())),
+        AgentsFor::Launch { mark, uid } => Some(Tops::of_launch(mark, *uid)),
+        AgentsFor::Processes(_) => None,
     }
 }
 
 /// Asked before a process is changed, which stands still meanwhile: whoever runs this agent must be allowed to, the log must
 /// have its line, and the guard know it.
-fn may_hold(pid: Pid, command: &str, hold: Hold, lines: &Lines, guard: Option<&Guard>) -> Result<(), String> {
-    let mut audit = Audit::of_processes(command, &[pid]).map_err(|error| one_line(&*error))?;
-    audit.permit().map_err(|denied| denied.to_string())?;
+fn may_hold(
+    pid: Pid,
+    (command, log): (&str, Log),
+    hold: Hold,
+    lines: &Lines,
+    guard: Option<&Guard>,
+) -> Result<(), String> {
+    let mut audit = log.change(command, Changed::Processes(&[pid])).map_err(|error| one_line(&*error))?;
+    audit.permit().map_err(|denied| one_line(&*denied))?;
     if hold.seccomp_ok {
         trimtab_os::trust_filters(pid);
     }
@@ -102,7 +108,7 @@ fn may_hold(pid: Pid, command: &str, hold: Hold, lines: &Lines, guard: Option<&G
     if lines.all().contains_key(&pid) {
         return Ok(());
     }
-    audit.begin().map_err(|error| one_line(&error))?;
+    audit.begin().map_err(|error| one_line(&*error))?;
     guard.into_iter().for_each(|guard| guard.watch(pid));
     lines.all().insert(pid, audit);
     Ok(())

@@ -8,22 +8,20 @@
 use crate::error::Error;
 use crate::exchange::{Gather, room};
 use crate::facts::{self, AskAll};
-use crate::site_window::SiteWindow;
-use crate::start::{Started, Starter, own_path};
+use crate::start::{Start, Started, own_path};
 use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say};
-use crate::ticket::{FAN_OUT, Hold, Place, Ticket, Whose, own_version};
+use crate::ticket::{AgentsFor, FAN_OUT, Hold, NodeAddress, Ticket, own_version};
 use crate::values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_engine::UndoneAt;
+use trimtab_engine::{Filing, UndoneAt};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
 use trimtab_measure::Options;
 use trimtab_os::ticks;
 use trimtab_overlay::node::{Trouble, WaveResult};
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Timing, Told};
 use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
@@ -43,9 +41,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(50);
 /// An agent that answers the first question this long after the first one is asked again: it knows the answer then, or hears the
 /// question at all, if that was lost on the way between two parents.
-const MUSTER_LATE_US: u64 = 2_000_000;
+const GATHER_LATE_US: u64 = 2_000_000;
 /// Longest wait for any answer to it.
-const MUSTER_ANSWER_MAX: Duration = Duration::from_secs(8);
+const GATHER_ANSWER_MAX: Duration = Duration::from_secs(8);
 /// How long agents that came may take in all to answer the first question, and to find their way back.
 const SILENT_MAX: Duration = Duration::from_secs(20);
 const AWAY_MAX: Duration = Duration::from_secs(5);
@@ -98,13 +96,13 @@ impl<'a> Lead<'a> {
     /// Names without address, a starter that fails, or nobody who comes.
     pub fn begin(
         names: &[String],
-        whose: Whose,
-        starter: &Starter,
+        whose: AgentsFor,
+        starter: &dyn Start,
         (command, hold): (&str, Option<Hold>),
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, Error> {
-        let places = names.iter().map(|name| Ok(Place { name: name.clone(), address: address_of(name)? }));
-        let places = places.collect::<Result<Vec<Place>, Error>>()?;
+        let places = names.iter().map(|name| Ok(NodeAddress { name: name.clone(), address: address_of(name)? }));
+        let places = places.collect::<Result<Vec<NodeAddress>, Error>>()?;
         let towards = places.first().ok_or(Error::NoRanks { reasons: vec!["the job has no node".to_owned()] })?;
         let own = own_address(towards.address)?;
         let secret = JobSecret::new()?;
@@ -156,29 +154,29 @@ impl<'a> Lead<'a> {
         self.started.said()
     }
 
-    /// The window as the site's controller knows it, for filing its report once the agents have gone.
-    pub fn take_site_window(&mut self) -> Option<SiteWindow> {
-        self.started.take_site_window()
+    /// Whoever keeps the report once the agents have gone, if others start them.
+    pub fn take_filing(&mut self) -> Option<Box<dyn Filing>> {
+        self.started.take_filing()
     }
 
     /// Asks which ranks the agents have, until all have some, or so much time has passed.
     ///
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
-    pub fn muster(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
+    pub fn gather_agents(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
         let mut channel = self.open_soon()?;
-        let present = self.on(&mut channel, |lead| lead.mustered(wait));
+        let present = self.on(&mut channel, |lead| lead.gathered_agents(wait));
         // It is over either way; a stream that can't be closed yet ends with the tree.
         let _closed = self.link.handle().close(channel.stream);
         present
     }
 
     /// Asks on a stream of its own, as often as it takes.
-    fn mustered(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
+    fn gathered_agents(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
         let begun = Instant::now();
         let came = self.agents();
         loop {
-            let answers = self.ask_within(Ask::Who, MUSTER_ANSWER_MAX)?;
+            let answers = self.ask_within(Ask::Who, GATHER_ANSWER_MAX)?;
             let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
             let silent: Vec<usize> = came.iter().copied().filter(|index| !answers.said.contains_key(index)).collect();
             let may_change = (early && begun.elapsed() < wait) || self.may_answer(&silent, begun.elapsed());
@@ -225,7 +223,7 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
     pub fn undo(&mut self, wait: Duration, seccomp_ok: bool) -> Result<Vec<UndoneAt>, Error> {
-        let present = self.muster(wait)?;
+        let present = self.gather_agents(wait)?;
         let mut said = self.ask(Ask::Undo { seccomp_ok })?.said;
         let at = |(index, present): (usize, Present)| {
             let undone = match said.remove(&index) {
@@ -244,7 +242,7 @@ impl<'a> Lead<'a> {
     /// When the tree takes no question.
     pub fn machines(&mut self) -> Result<Vec<MachineNow>, Error> {
         let mut channel = self.watching.map_or_else(|| self.open_soon(), Ok)?;
-        let answers = self.on(&mut channel, |lead| lead.ask_within(Ask::Machine, MUSTER_ANSWER_MAX));
+        let answers = self.on(&mut channel, |lead| lead.ask_within(Ask::Machine, GATHER_ANSWER_MAX));
         self.watching = Some(channel);
         let machine = |say| match say {
             Say::Machine(machine) => Some(machine),
@@ -380,7 +378,7 @@ impl<'a> Lead<'a> {
                 return Ok(());
             }
             let said = self.started.said();
-            if self.started.is_of_site() && !said.is_empty() && self.started.has_ended() {
+            if self.started.is_by_others() && !said.is_empty() && self.started.has_ended() {
                 return Err(Error::NobodyStarted { said });
             }
             let missing = self.missing();
@@ -416,7 +414,7 @@ impl<'a> Lead<'a> {
 
     /// A stream for questions whose answers are known at once.
     fn open_soon(&self) -> Result<Channel, Error> {
-        let stream = self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?;
+        let stream = self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), GATHER_LATE_US)?;
         Ok(Channel { stream, wave: 0 })
     }
 
@@ -425,7 +423,6 @@ impl<'a> Lead<'a> {
             target: self.link.handle().members(),
             filter,
             sync: Sync::TimeOut { us: late_us },
-            down: Down::Same,
         })?)
     }
 }

@@ -9,30 +9,26 @@
 //! An agent outlives neither its lead nor its use. When it hears nothing of the lead for a lease's time it takes out its
 //! probes, and a while later it ends.
 //!
-//! A site may have an agent on each node all the time ([`standing`]). It measures nothing: it starts such agents, each as
-//! the user whose job it is, in place of the batch system.
+//! The log of a host and those who start agents in place of commands are handed in ([`ChangeLog`], [`start::Start`]):
+//! nothing here knows a site or a file of lines.
 //!
 //! Next: [`ticket`] for what an agent is started with, [`serve`] for what it does, [`lead`] and [`remote`] for who asks,
 //! [`start`] for how agents come to nodes, [`values`] for how variables of scripts merge.
 #![forbid(unsafe_code)]
 
-pub mod audit;
-mod calls;
-mod contribute;
+pub mod contribute;
 mod error;
 pub mod exchange;
 mod facts;
-mod found;
+pub mod found;
 mod guard;
 mod holds;
 mod inbox;
 pub mod lead;
-mod orders;
+mod log;
+pub mod parts;
 pub mod remote;
 pub mod serve;
-mod site_way;
-mod site_window;
-pub mod standing;
 pub mod start;
 pub mod talk;
 pub mod ticket;
@@ -40,13 +36,10 @@ mod undo;
 pub mod values;
 mod ways;
 
-pub use audit::HostLog;
 pub use error::Error;
 pub use guard::{COMMAND as GUARD_COMMAND, guard};
 pub use lead::Lead;
+pub use log::{ChangeLog, Log, LoggedChange};
 pub use remote::Remote;
 pub use serve::serve;
-pub use site_way::SiteWay;
-pub use site_window::SiteWindow;
-pub use ticket::{Hold, Place, Ticket, Whose};
-pub use ways::Ways;
+pub use ticket::{AgentsFor, Hold, NodeAddress, Ticket};

@@ -4,12 +4,13 @@
 
 use crate::error::Error;
 use crate::lead::{Answers, Lead};
+use crate::parts::{self, Carried, Parts};
 use crate::talk::{Ask, Present, Say};
 use crate::values::{self, Values, Variable};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_engine::FarCrew;
-use trimtab_measure::{Command, Crew, Envelope, Failed, FailedKind, Options, Reply};
+use trimtab_measure::{Answer, Command, Crew, Envelope, Failed, FailedKind, Options, Replied, Reply};
 use trimtab_reduce::{Filter, RankSet, VALUE_BYTES_MAX};
 use trimtab_script::{self as script, Merged, Named, Nodes as _};
 use trimtab_types::Rank;
@@ -38,8 +39,8 @@ impl<'l, 'a> Remote<'l, 'a> {
     ///
     /// # Errors
     /// [`Error::NoRanks`] if none has.
-    pub fn muster(lead: &'l mut Lead<'a>, wait: Duration) -> Result<Self, Error> {
-        let present = lead.muster(wait)?;
+    pub fn gather(lead: &'l mut Lead<'a>, wait: Duration) -> Result<Self, Error> {
+        let present = lead.gather_agents(wait)?;
         Ok(Remote { lead, present, troubles: Vec::new(), bytes: (0, 0) })
     }
 
@@ -77,6 +78,19 @@ impl<'l, 'a> Remote<'l, 'a> {
         let Some(result) = self.lead.ask_merged(Ask::Values, values::filter())? else { return Ok(None) };
         let variables = Values.decode(&result.value).map_err(|_| Error::Malformed { what: "a script's variables" })?;
         Ok(Some((variables, result.covers)))
+    }
+
+    /// The merged value as a reply of the nodes that it is of, and one for each that failed.
+    fn replied(&self, carried: Carried, covers: &RankSet) -> Vec<Replied> {
+        let Carried { part, failed } = carried;
+        let now = trimtab_os::ticks();
+        let is_of = |node: &u32| covers.contains(Rank(*node)) && !failed.contains_key(node);
+        let of: Vec<u32> = self.present.keys().map(|index| *index as u32).filter(is_of).collect();
+        let reply = |node: u32, result| Reply::of(node, Envelope { ticks: now, result }, now, now);
+        let merged = part.zip(of.first().copied());
+        let merged = merged.map(|(part, first)| (of, reply(first, Ok(Answer::Part(part)))));
+        let failed = failed.into_iter().map(|(node, why)| (vec![node], reply(node, Err(why))));
+        merged.into_iter().chain(failed).collect()
     }
 
     /// The variables of all agents, merged here: too long for one value of the tree.
@@ -130,6 +144,30 @@ impl Crew for Remote<'_, '_> {
         let (sent, received) = (answers.sent_ticks, answers.received_ticks);
         let replies = answers.said.into_iter();
         replies.filter_map(|(index, say)| reply(index as u32, say, sent, received)).collect()
+    }
+
+    /// One reply for all that could be merged in the tree. If a node's value is not in it, as one that is too long is not, all
+    /// are asked for theirs: each has the same answer again.
+    fn ask_merged(&mut self, command: &Command) -> Vec<Replied> {
+        let asked = self.lead.ask_merged(Ask::Window(Box::new(command.clone())), parts::filter());
+        let carried = asked.and_then(|answered| match answered {
+            None => Ok(None),
+            Some(result) => {
+                let carried = Parts.decode(&result.value).map_err(|_| Error::Malformed { what: "a window's sums" })?;
+                Ok(Some((carried, result.covers)))
+            }
+        });
+        let here = self.lead.agents();
+        let is_whole = |covers: &RankSet| {
+            self.present.keys().all(|index| covers.contains(Rank(*index as u32)) || !here.contains(index))
+        };
+        match carried {
+            Ok(Some((carried, covers))) if is_whole(&covers) => self.replied(carried, &covers),
+            carried => {
+                self.troubles.extend(carried.err().map(|error| error.to_string()));
+                Crew::<Command>::ask(self, command).into_iter().map(|reply| (vec![reply.node], reply)).collect()
+            }
+        }
     }
 }
 

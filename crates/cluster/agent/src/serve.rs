@@ -3,22 +3,23 @@
 //! It has one thread of its own and one for the node of the tree; what it is asked is done in order. It ends when the
 //! lead says so, when it is asked to by a signal, or when nobody was heard of for a while.
 //!
-//! Next: `talk` for what is asked, `trimtab_measure::Node` for what is done.
+//! Next: `talk` for what is asked, `trimtab_measure::WindowNode` for what is done.
 
-use crate::audit::Audit;
 use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
-use crate::facts::Shelf;
+use crate::facts::KnownFiles;
 use crate::found::{asked_to_end, find};
 use crate::guard::Guard;
 use crate::holds::{Holds, Lines};
 use crate::inbox::{Inbox, News};
+use crate::log::{Log, LoggedChange};
+use crate::parts::{self, Carried, Parts};
 use crate::talk::{Ask, MachineNow, Piece, Present, PresentRank, Question, Say};
-use crate::ticket::{Ticket, Whose, node_of};
+use crate::ticket::{AgentsFor, Ticket, node_of};
 use crate::undo;
 use crate::values::{self, Values, Variable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -26,13 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use trimtab_audit::What;
+use trimtab_engine::{BoxError, Changed, End};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
-use trimtab_measure::{Asked, Command, Node, Options, Request, host_name, wanted_files};
+use trimtab_measure::{Asked, Command, FailedKind, Options, Request, WindowNode, host_name, wanted_files};
 use trimtab_neighbours::{Machine, OtherJobs, Own};
 use trimtab_overlay::{Setup, Timing, Told};
-use trimtab_reduce::{Filter, RankSet};
+use trimtab_reduce::{Filter, FilterSpec, RankSet};
 use trimtab_script::{self as script, Envelope, Failed, Start, Target};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, RankProcess};
@@ -56,24 +57,24 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(4);
 const BYE: Duration = Duration::from_millis(300);
 
 /// Runs an agent whose ticket comes from `ticket`, until it is not needed any more. `place` is its own among the ticket's;
-/// without one it is told by this host's name.
+/// without one it is told by this host's name. Its changes stand in `log`.
 ///
 /// # Errors
 /// A ticket that can't be used, or a tree that can't begin; afterwards only the lead is told what goes wrong.
-pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> {
+pub fn serve(ticket: &mut impl Read, place: Option<usize>, log: Log) -> Result<(), Error> {
     let (secret, ticket) = Ticket::read(ticket)?;
     let index = ticket.place_of(place, &own_names())?;
     let asked_to_end = asked_to_end()?;
     // Whoever is told that this agent has come may start the program.
     let guard = ticket.hold.and_then(|_| guard_of(&ticket.command));
-    let holds = Holds::begin(&ticket, guard.clone());
+    let holds = Holds::begin(&ticket, guard.clone(), log);
     // While the agents of other nodes are still on their way.
     let looking = begin_looking(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
     let inbox = Inbox::of(&link);
     let is_given_up = || asked_to_end.load(Ordering::Relaxed) || inbox.gives_up();
-    let agent = Agent::new(&ticket, index, (&inbox, &is_given_up), &cache, looking);
+    let agent = Agent::new((&ticket, log), index, (&inbox, &is_given_up), &cache, looking);
     let mut agent = Agent { guard, holds, ..agent };
     agent.attend(&asked_to_end)?;
     agent.abandon("the agent ended");
@@ -144,6 +145,7 @@ pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<
 /// An agent and what it knows.
 struct Agent<'a> {
     ticket: &'a Ticket,
+    log: Log,
     index: usize,
     inbox: &'a Inbox<'a>,
     /// Nobody waits for what it is doing.
@@ -151,7 +153,7 @@ struct Agent<'a> {
     cache: &'a ImageCache,
     /// Its part of the job, once it was found.
     ranks: Option<Ranks<'a>>,
-    scripts: script::Node<'a>,
+    scripts: script::ScriptNode<'a>,
     /// Takes out what is in if this program is killed; from the first probe on.
     guard: Option<Arc<Guard>>,
     /// Ranks that are held before the lead has asked for them.
@@ -160,9 +162,9 @@ struct Agent<'a> {
     held_lines: Lines,
     /// The part of the last answer that has not gone yet.
     keeper: Keeper,
-    shelf: Shelf,
-    /// The streams that merge what scripts counted.
-    merging: BTreeSet<u32>,
+    known_files: KnownFiles,
+    /// The streams that merge, and what.
+    merging: BTreeMap<u32, Merging>,
     alone_since: Option<Instant>,
     /// Since when somebody looks for the job's ranks, while that goes on.
     looking: Option<Looking>,
@@ -171,26 +173,47 @@ struct Agent<'a> {
 /// Since when, and what comes of it.
 type Looking = (Instant, Receiver<Result<Job, Refused>>);
 
+/// A stream's way to merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merging {
+    /// Counts of scripts.
+    Variables,
+    /// Figures of a window.
+    Parts,
+}
+
+impl Merging {
+    fn of(filter: &FilterSpec) -> Option<Merging> {
+        let known = [(values::filter(), Merging::Variables), (parts::filter(), Merging::Parts)];
+        known.into_iter().find(|(of, _)| of == filter).map(|(_, merging)| merging)
+    }
+}
+
 /// The ranks of the job on this host.
 struct Ranks<'a> {
-    node: Node<'a>,
+    node: WindowNode<'a>,
     job: Job,
     present: Present,
-    audit: Audit,
+    audit: Box<dyn LoggedChange>,
     /// Other jobs on this host, for whoever waits for one.
     others: OtherJobs,
     /// Ranks are held behind `MPI_Init`, or were.
     gathers: bool,
     /// The log of a script, which may be in some of the ranks only.
-    script_audit: Option<Audit>,
+    script_audit: Option<Box<dyn LoggedChange>>,
 }
 
 /// Why there is no answer, and whether there may be one a moment later.
 type Refused = (String, bool);
 
+/// The log's reason, which stays.
+fn refused(error: &BoxError) -> Refused {
+    (one_line(&**error), false)
+}
+
 impl<'a> Agent<'a> {
     fn new(
-        ticket: &'a Ticket,
+        (ticket, log): (&'a Ticket, Log),
         index: usize,
         (inbox, is_given_up): (&'a Inbox<'a>, &'a dyn Fn() -> bool),
         cache: &'a ImageCache,
@@ -198,18 +221,19 @@ impl<'a> Agent<'a> {
     ) -> Self {
         Agent {
             ticket,
+            log,
             index,
             inbox,
             is_given_up,
             cache,
             ranks: None,
-            scripts: script::Node::new(index as u32, Vec::new(), cache),
+            scripts: script::ScriptNode::new(index as u32, Vec::new(), cache),
             guard: None,
             holds: None,
             held_lines: Lines::default(),
             keeper: Keeper::default(),
-            shelf: Shelf::default(),
-            merging: BTreeSet::new(),
+            known_files: KnownFiles::default(),
+            merging: BTreeMap::new(),
             alone_since: Some(Instant::now()),
             looking: Some(looking),
         }
@@ -254,7 +278,9 @@ impl<'a> Agent<'a> {
             Told::Attached { .. } => self.alone_since = None,
             Told::Orphaned => self.alone_since = Some(Instant::now()),
             Told::Uninstrument => self.abandon("nothing was heard of the lead"),
-            Told::Opened { stream, spec, .. } if spec.filter == values::filter() => drop(self.merging.insert(stream)),
+            Told::Opened { stream, spec, .. } if Merging::of(&spec.filter).is_some() => {
+                self.merging.extend(Merging::of(&spec.filter).map(|merging| (stream, merging)));
+            }
             Told::Opened { stream, wave, sent, .. } => self.pass_over(stream, wave..sent)?,
             Told::Closed { stream } => drop(self.merging.remove(&stream)),
             _ => {}
@@ -268,13 +294,26 @@ impl<'a> Agent<'a> {
         Question { wave, room, ask }: Question,
     ) -> Result<std::ops::ControlFlow<()>, Error> {
         let leaves = ask == Ask::Leave;
-        let value = match self.merging.contains(&stream) {
-            // A result that can't be a value is missing, and the lead says so.
-            true => Values.encode(&self.variables()).ok(),
-            false => Some(self.piece(ask, room)?),
+        // A result that can't be a value is missing, and the lead asks for it in pieces or says so.
+        let value = match self.merging.get(&stream) {
+            Some(Merging::Variables) => Values.encode(&self.variables()).ok(),
+            Some(Merging::Parts) => Parts.encode(&self.carried(ask)).ok(),
+            None => Some(self.piece(ask, room)?),
         };
         value.iter().for_each(|value| contribute(self.inbox.link, stream, wave, value));
         Ok(if leaves { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) })
+    }
+
+    /// The figures of its ranks' window, for a stream that merges them.
+    fn carried(&mut self, ask: Ask) -> Carried {
+        let node = self.index as u32;
+        match self.answer(ask) {
+            Say::Window(envelope) => Carried::of(node, *envelope),
+            // One without ranks of the job says nothing.
+            Say::No { .. } if self.ranks.is_none() => Carried::default(),
+            Say::No { reason, .. } => Carried::failing(node, FailedKind::Other, reason),
+            _ => Carried::failing(node, FailedKind::Other, "an answer to another question".to_owned()),
+        }
     }
 
     /// Questions that were asked before this agent came, or while it had lost the lead: nobody is to wait for its answers.
@@ -296,9 +335,9 @@ impl<'a> Agent<'a> {
             Ask::Files { options } => self.files(options.as_deref()),
             Ask::Symbols(of) => {
                 let names = of.get(&(self.index as u32)).map(Vec::as_slice).unwrap_or_default();
-                Ok(Say::Symbols(self.shelf.symbols(self.cache, names)))
+                Ok(Say::Symbols(self.known_files.symbols(self.cache, names)))
             }
-            Ask::Take(piece) => Ok(Say::Took(self.shelf.take(self.cache, piece))),
+            Ask::Take(piece) => Ok(Say::Took(self.known_files.take(self.cache, piece))),
             // Pieces are no answers of their own.
             Ask::More { .. } => Err(("nothing was asked before".to_owned(), false)),
             Ask::Leave => {
@@ -336,8 +375,8 @@ impl<'a> Agent<'a> {
         if self.holds.as_mut().is_some_and(|holds| !holds.has_all(&job)) {
             return Err(("none of the job's ranks here has come out of MPI_Init yet".to_owned(), true));
         }
-        let audit = Audit::of_job(&self.ticket.command, &job).map_err(|error| (one_line(&error), false))?;
-        audit.permit().map_err(|denied| (denied.to_string(), false))?;
+        let audit = self.log.change(&self.ticket.command, Changed::Ranks(&job)).map_err(|error| refused(&error))?;
+        audit.permit().map_err(|denied| refused(&denied))?;
         let rank = |process: &trimtab_track::RankProcess| PresentRank {
             rank: process.rank.0,
             pid: process.pid.0,
@@ -348,7 +387,7 @@ impl<'a> Agent<'a> {
         let held = self.holds.take().map(Holds::into_parts);
         let (first_call, lines) = held.map_or_else(Default::default, |(first_call, lines)| (Some(first_call), lines));
         self.held_lines = lines;
-        let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
+        let node = WindowNode::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
         let node = node.until_given_up(self.is_given_up).with_first_call(first_call);
         let pids: Vec<Pid> = job.ranks.iter().map(|rank| rank.pid).collect();
         let others = OtherJobs::new(Own::of(&ProcFs::new(), &pids, job.launcher));
@@ -365,7 +404,7 @@ impl<'a> Agent<'a> {
     }
 
     fn window(&mut self, command: &Command) -> Result<Say, Refused> {
-        let name = self.ticket.command.clone();
+        let (name, log) = (self.ticket.command.clone(), self.log);
         let ranks = self.ranks()?;
         // It is asked again and again while ranks come.
         let gathers = match &command.request {
@@ -376,17 +415,17 @@ impl<'a> Agent<'a> {
         if let Some(options) = command.request.inserts().or(gathers) {
             // Only those that are measured are changed.
             let job = trimtab_measure::chosen(&ranks.job, options);
-            ranks.audit.end(&What::Restored);
-            ranks.audit = Audit::of_job(&name, &job).map_err(|error| (one_line(&error), false))?;
+            ranks.audit.end(&End::Restored);
+            ranks.audit = log.change(&name, Changed::Ranks(&job)).map_err(|error| refused(&error))?;
             if !job.ranks.is_empty() {
-                ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
+                ranks.audit.begin().map_err(|error| refused(&error))?;
                 self.stand_guard();
             }
         }
         let ranks = self.ranks()?;
         let answer = ranks.node.answer(command);
         if matches!(command.request, Request::Remove | Request::Abandon) {
-            ranks.audit.end(&What::Restored);
+            ranks.audit.end(&End::Restored);
             self.held_lines.end();
         }
         Ok(Say::Window(Box::new(answer)))
@@ -406,13 +445,12 @@ impl<'a> Agent<'a> {
     }
 
     fn start_script(&mut self, command: &script::Command, start: &Start) -> Result<Envelope, Refused> {
-        let refused = |error: &trimtab_audit::Error| (one_line(error), false);
-        let (name, cache, index) = (self.ticket.command.clone(), self.cache, self.index as u32);
+        let (name, log, cache, index) = (self.ticket.command.clone(), self.log, self.cache, self.index as u32);
         self.end_script();
         let ranks = self.ranks()?;
         let job = ranks.job.within(&start.ranks, &host_name());
         if !job.ranks.is_empty() {
-            let mut audit = Audit::of_job(&name, &job).map_err(|error| refused(&error))?;
+            let mut audit = log.change(&name, Changed::Ranks(&job)).map_err(|error| refused(&error))?;
             audit.begin().map_err(|error| refused(&error))?;
             ranks.script_audit = Some(audit);
             self.stand_guard();
@@ -420,14 +458,14 @@ impl<'a> Agent<'a> {
         let target = |process: &RankProcess| Target { pid: process.pid, rank: Some(process.rank.0), ranks: start.size };
         let targets = job.ranks.iter().map(target).collect();
         self.scripts =
-            script::Node::new(index, targets, cache).with_patience(LOADING_MAX).with_messages_max(MESSAGES_MAX);
+            script::ScriptNode::new(index, targets, cache).with_patience(LOADING_MAX).with_messages_max(MESSAGES_MAX);
         let started = self.scripts.answer_to(command);
         Ok(started.map_err(|error| {
             let failed =
                 Failed::of(error, &start.options.text, job.ranks.iter().map(|process| process.rank.0).collect());
             let audit = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take());
             let reason = failed.lacking.as_ref().map_or(&failed.text, |lacking| &lacking.reason);
-            audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
+            audit.into_iter().for_each(|mut audit| audit.end(&End::Failed { reason: reason.clone() }));
             failed
         }))
     }
@@ -448,7 +486,7 @@ impl<'a> Agent<'a> {
     fn end_script(&mut self) {
         self.scripts.abandon();
         if let Some(mut audit) = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take()) {
-            audit.end(&What::Restored);
+            audit.end(&End::Restored);
         }
     }
 
@@ -463,16 +501,16 @@ impl<'a> Agent<'a> {
             let chosen = options.map(|options| wanted_files(process.pid, options));
             (process.pid, move |path: &str| chosen.as_ref().is_none_or(|chosen| chosen(path)))
         });
-        Ok(Say::Files(self.shelf.files(self.cache, processes)))
+        Ok(Say::Files(self.known_files.files(self.cache, processes)))
     }
 
     fn undo(&mut self, seccomp_ok: bool) -> Result<Say, Refused> {
-        let name = self.ticket.command.clone();
+        let (name, log) = (self.ticket.command.clone(), self.log);
         let ranks = self.ranks()?;
         if seccomp_ok {
             ranks.job.ranks.iter().for_each(|rank| trimtab_os::trust_filters(rank.pid));
         }
-        Ok(Say::Undone(undo::all(&ranks.job, &name).map_err(|reason| (reason, false))?))
+        Ok(Say::Undone(undo::all(&ranks.job, &name, log).map_err(|reason| (reason, false))?))
     }
 
     /// The load here while nothing is measured. Nothing of the job is touched.
@@ -496,7 +534,7 @@ impl<'a> Agent<'a> {
             && ranks.node.give_up()
         {
             notice(&format!("{why}: the probes were taken out"));
-            ranks.audit.end(&What::Restored);
+            ranks.audit.end(&End::Restored);
         }
         self.held_lines.end();
     }
@@ -535,7 +573,7 @@ pub(crate) fn value_of(piece: &Piece, index: usize) -> Result<Vec<u8>, Error> {
 }
 
 /// Begins to look for the ranks that the ticket is for.
-fn begin_looking(whose: &Whose) -> Looking {
+fn begin_looking(whose: &AgentsFor) -> Looking {
     let (sender, receiver) = channel();
     let whose = whose.clone();
     let refused = sender.clone();

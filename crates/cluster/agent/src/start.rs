@@ -7,7 +7,6 @@
 //! Next: `lead`, which awaits them.
 
 use crate::error::Error;
-use crate::site_window::SiteWindow;
 use crate::ticket::Ticket;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -16,12 +15,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use trimtab_engine::Filing;
 use trimtab_link::JobSecret;
 
 /// How long what started the agents may take to end after them.
 const END_MAX: Duration = Duration::from_secs(10);
+/// How long it may take until this program has run once on each node of an allocation, and between two looks at that.
+const TRIAL_MAX: Duration = Duration::from_secs(10);
+const TRIAL_LOOK: Duration = Duration::from_millis(10);
 /// So much of its output is kept.
 const SAID_BYTES_MAX: usize = 4096;
+
+/// Whoever starts agents on the places of a ticket.
+pub trait Start {
+    /// Starts `agent` (the path of this program on the nodes) in every place of the ticket.
+    ///
+    /// # Errors
+    /// [`Error::NoStarter`] if a program that starts some can't be run, or the ticket can't be handed over;
+    /// [`Error::Others`] if others were to start them and can't.
+    fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error>;
+}
+
+/// Agents that others start, such as a site: they end by themselves, and nobody here is their parent.
+pub trait StartedByOthers: std::fmt::Debug {
+    /// True if no agent will come any more, or any that has come will go.
+    fn is_in_vain(&mut self) -> bool;
+
+    /// Why agents are missing, in one line.
+    fn said(&self) -> String;
+
+    /// Whoever keeps the report, once the agents have gone.
+    fn into_filing(self: Box<Self>) -> Option<Box<dyn Filing>>;
+}
 
 /// Programs that start agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +62,6 @@ pub enum Starter {
         /// The words, in the order of the places.
         commands: Vec<Vec<String>>,
     },
-    /// A site's standing agents, each as the user whose job it is.
-    Site {
-        /// The controller, as `HOST` or `HOST:PORT`.
-        controller: String,
-        /// The file of the identity with which it is asked.
-        identity: PathBuf,
-    },
 }
 
 /// The program that was started; it is ended with this.
@@ -53,21 +71,13 @@ pub struct Started {
     /// Each of the children starts the agent of one place, in their order; otherwise one starts all.
     is_one_each: bool,
     said: Arc<Mutex<Vec<u8>>>,
-    site: Option<SiteWindow>,
+    others: Option<Box<dyn StartedByOthers>>,
 }
 
-impl Starter {
-    /// Starts `agent` (the path of this program on the nodes) in every place of the ticket.
-    ///
-    /// # Errors
-    /// [`Error::NoStarter`] if that program can't be run, or the ticket can't be handed over; [`Error::Site`] if the
-    /// controller has no agents for it.
-    pub fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error> {
+impl Start for Starter {
+    fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error> {
         let is_one_each = matches!(self, Starter::Each { .. });
-        let mut started = Started { children: Vec::new(), is_one_each, said: Arc::default(), site: None };
-        if let Starter::Site { controller, identity } = self {
-            started.site = Some(SiteWindow::begin(controller, identity, ticket, secret)?);
-        }
+        let mut started = Started { children: Vec::new(), is_one_each, said: Arc::default(), others: None };
         for mut command in self.commands(agent, ticket) {
             let shown = command.get_program().to_string_lossy().into_owned();
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
@@ -81,21 +91,16 @@ impl Starter {
         }
         Ok(started)
     }
+}
 
+impl Starter {
     fn commands(&self, agent: &Path, ticket: &Ticket) -> Vec<Command> {
         let own = || [agent.as_os_str(), "agent".as_ref(), "--ticket".as_ref(), "-".as_ref()];
         match self {
             Starter::Srun { job } => {
                 let names: Vec<&str> = ticket.places.iter().map(|place| place.name.as_str()).collect();
-                let count = names.len();
-                let mut srun = Command::new("srun");
-                for name in own_step(std::env::vars_os().map(|(name, _)| name)) {
-                    srun.env_remove(name);
-                }
-                srun.arg(format!("--jobid={job}")).arg(format!("--nodes={count}")).arg(format!("--ntasks={count}"));
-                srun.arg(format!("--nodelist={}", names.join(",")));
-                srun.args(["--ntasks-per-node=1", "--overlap", "--mpi=none", "--quiet", "--kill-on-bad-exit=0"]);
-                srun.arg("--job-name=trimtab");
+                let mut srun = srun_beside(*job, names.len());
+                srun.arg(format!("--nodelist={}", names.join(","))).arg("--kill-on-bad-exit=0");
                 srun.args(own());
                 vec![srun]
             }
@@ -111,9 +116,39 @@ impl Starter {
                 });
                 each.collect()
             }
-            Starter::Site { .. } => Vec::new(),
         }
     }
+}
+
+/// A step with one task on each of so many nodes of a job, beside its other steps.
+fn srun_beside(job: u32, nodes: usize) -> Command {
+    let mut srun = Command::new("srun");
+    for name in own_step(std::env::vars_os().map(|(name, _)| name)) {
+        srun.env_remove(name);
+    }
+    srun.arg(format!("--jobid={job}")).arg(format!("--nodes={nodes}")).arg(format!("--ntasks={nodes}"));
+    srun.args(["--ntasks-per-node=1", "--overlap", "--mpi=none", "--quiet", "--job-name=trimtab"]);
+    srun
+}
+
+/// True if this program has just run on each of the nodes of a job of Slurm's, which are so many, under the path that it
+/// has here.
+pub fn runs_on_all(job: u32, nodes: usize) -> bool {
+    let Ok(own) = own_path() else { return false };
+    let mut srun = srun_beside(job, nodes);
+    srun.arg("--kill-on-bad-exit=1").arg(own).arg("--version");
+    srun.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = srun.spawn() else { return false };
+    let until = Instant::now() + TRIAL_MAX;
+    while Instant::now() < until {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(TRIAL_LOOK),
+            ended => return ended.is_ok_and(|status| status.is_some_and(|status| status.success())),
+        }
+    }
+    let _ended = child.kill();
+    let _reaped = child.wait();
+    false
 }
 
 /// A command whose agent is told its place: what a host is called here and what it calls itself may differ.
@@ -145,32 +180,37 @@ impl Started {
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&said).into_owned();
-        text.extend(self.site.iter().map(SiteWindow::said));
+        text.extend(self.others.iter().map(|others| others.said()));
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// The window as the site's controller knows it, if it is one of a site's; it ends with what is returned.
-    pub(crate) fn take_site_window(&mut self) -> Option<SiteWindow> {
-        self.site.take()
+    /// Agents that others start.
+    pub fn by_others(others: Box<dyn StartedByOthers>) -> Self {
+        Started { children: Vec::new(), is_one_each: false, said: Arc::default(), others: Some(others) }
     }
 
-    /// True if a site's standing agents start them.
-    pub(crate) fn is_of_site(&self) -> bool {
-        self.site.is_some()
+    /// Whoever keeps the report, if others start the agents; what they know of the window ends with what is returned.
+    pub(crate) fn take_filing(&mut self) -> Option<Box<dyn Filing>> {
+        self.others.take()?.into_filing()
+    }
+
+    /// True if others start them.
+    pub(crate) fn is_by_others(&self) -> bool {
+        self.others.is_some()
     }
 
     /// True if commands were to start the agents of these places, and all have ended.
     pub(crate) fn commands_have_ended(&mut self, places: &[usize]) -> bool {
         match self.runs_for(places) {
             Some(runs) => !runs,
-            None => self.site.is_none() && !self.children.is_empty() && self.has_ended(),
+            None => self.others.is_none() && !self.children.is_empty() && self.has_ended(),
         }
     }
 
     /// True if all of what was started has ended, well or not.
     pub fn has_ended(&mut self) -> bool {
-        match &mut self.site {
-            Some(window) => window.is_in_vain(),
+        match &mut self.others {
+            Some(others) => others.is_in_vain(),
             None => self.children.iter_mut().all(|child| !matches!(child.try_wait(), Ok(None))),
         }
     }
@@ -201,8 +241,8 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         let until = Instant::now() + END_MAX;
-        // A site's agents end by themselves, and nobody here is their parent.
-        while self.site.is_none() && !self.has_ended() && Instant::now() < until {
+        // Those that others start end by themselves.
+        while self.others.is_none() && !self.has_ended() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
         for child in &mut self.children {
@@ -223,10 +263,10 @@ pub fn own_path() -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ticket::{Place, Whose, own_version};
+    use crate::ticket::{AgentsFor, NodeAddress, own_version};
 
     fn ticket() -> Ticket {
-        let place = |name: &str| Place { name: name.to_owned(), address: [127, 0, 0, 1].into() };
+        let place = |name: &str| NodeAddress { name: name.to_owned(), address: [127, 0, 0, 1].into() };
         Ticket {
             version: own_version(),
             tree: 1,
@@ -234,7 +274,7 @@ mod tests {
             port: 2,
             fan_out: 32,
             places: vec![place("n1"), place("n2")],
-            whose: Whose::Processes(vec![1]),
+            whose: AgentsFor::Processes(vec![1]),
             command: "attach".to_owned(),
             hold: None,
         }

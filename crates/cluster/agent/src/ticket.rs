@@ -22,7 +22,7 @@ pub const FAN_OUT: usize = 32;
 
 /// An agent's place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct NodeAddress {
     /// The node's name, as the batch system knows it.
     pub name: String,
     /// Its address.
@@ -31,7 +31,7 @@ pub struct Place {
 
 /// The processes that the agents are for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Whose {
+pub enum AgentsFor {
     /// One run of a job of Slurm.
     Slurm {
         /// The job ids that its processes have as `SLURM_JOB_ID`.
@@ -52,17 +52,17 @@ pub enum Whose {
     Processes(Vec<i32>),
 }
 
-impl From<&SlurmRun> for Whose {
+impl From<&SlurmRun> for AgentsFor {
     fn from(run: &SlurmRun) -> Self {
         let step = run.step.map(|step| step.to_string());
-        Whose::Slurm { jobs: run.jobs.iter().copied().collect(), step, restarts: run.restarts }
+        AgentsFor::Slurm { jobs: run.jobs.iter().copied().collect(), step, restarts: run.restarts }
     }
 }
 
-impl Whose {
+impl AgentsFor {
     /// The run of Slurm's that is meant; `None`: another kind.
     pub fn slurm(&self) -> Option<SlurmRun> {
-        let Whose::Slurm { jobs, step, restarts } = self else { return None };
+        let AgentsFor::Slurm { jobs, step, restarts } = self else { return None };
         let step = step.as_deref().and_then(Step::parse);
         // Slurm's list is another set of processes on each node; there they speak for themselves.
         Some(SlurmRun { jobs: jobs.iter().copied().collect(), step, restarts: *restarts, listed: None })
@@ -83,9 +83,9 @@ pub struct Ticket {
     /// Agents that call one node.
     pub fan_out: usize,
     /// The agents, in order.
-    pub places: Vec<Place>,
+    pub places: Vec<NodeAddress>,
     /// For whom.
-    pub whose: Whose,
+    pub whose: AgentsFor,
     /// In the words of the command that the user gave.
     pub command: String,
     /// Ranks are to be held where they come out of `MPI_Init`, from the agents' first look on.
@@ -133,7 +133,7 @@ impl Ticket {
     /// # Errors
     /// [`Error::NotInvited`] if it has none.
     pub fn index_of(&self, names: &[String]) -> Result<usize, Error> {
-        let is_here = |place: &Place| names.contains(&place.name);
+        let is_here = |place: &NodeAddress| names.contains(&place.name);
         self.places.iter().position(is_here).ok_or_else(|| Error::NotInvited {
             host: names.join(" or "),
             places: self.places.iter().map(|place| place.name.clone()).collect(),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn ticket(count: usize, fan_out: usize) -> Ticket {
-        let place = |index: usize| Place {
+        let place = |index: usize| NodeAddress {
             name: format!("n{index}"),
             address: IpAddr::from([10, 0, (index >> 8) as u8, index as u8]),
         };
@@ -200,7 +200,7 @@ mod tests {
             port: 4712,
             fan_out,
             places: (0..count).map(place).collect(),
-            whose: Whose::Slurm { jobs: vec![4711], step: Some("0".to_owned()), restarts: 1 },
+            whose: AgentsFor::Slurm { jobs: vec![4711], step: Some("0".to_owned()), restarts: 1 },
             command: "attach".to_owned(),
             hold: (count % 2 == 1).then_some(Hold { seconds: 10, seccomp_ok: false }),
         }
@@ -232,7 +232,7 @@ mod tests {
         let mut bytes = Vec::new();
         sent.write(&secret, &mut bytes).expect("it is written");
         assert_eq!(Ticket::read(&mut &bytes[..]).expect("it is read"), (secret.clone(), sent.clone()));
-        assert_eq!(sent.whose.slurm().map(|run| Whose::from(&run)), Some(sent.whose.clone()));
+        assert_eq!(sent.whose.slurm().map(|run| AgentsFor::from(&run)), Some(sent.whose.clone()));
         for (name, spoil) in
             [("cut short", &bytes[..bytes.len() - 2]), ("no secret", &bytes[3..]), ("nothing", &bytes[..0])]
         {

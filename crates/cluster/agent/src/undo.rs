@@ -5,20 +5,20 @@
 //!
 //! Next: `trimtab_session::leftover`, which finds and undoes.
 
-use crate::audit::Audit;
+use crate::log::Log;
 use crate::talk::UndoneRank;
-use trimtab_audit::What;
+use trimtab_engine::{Changed, End};
 use trimtab_session::Claim;
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::one_line;
 
 /// Undoes what is in any rank of `job`; one that can't be is told and keeps nobody else from it.
-pub(crate) fn all(job: &Job, command: &str) -> Result<Vec<UndoneRank>, String> {
-    job.ranks.iter().map(|process| one(job, process, command)).collect()
+pub(crate) fn all(job: &Job, command: &str, log: Log) -> Result<Vec<UndoneRank>, String> {
+    job.ranks.iter().map(|process| one(job, process, (command, log))).collect()
 }
 
-fn one(job: &Job, process: &RankProcess, command: &str) -> Result<UndoneRank, String> {
+fn one(job: &Job, process: &RankProcess, (command, log): (&str, Log)) -> Result<UndoneRank, String> {
     let (rank, pid) = (process.rank.0, process.pid.0);
     let mut undone = UndoneRank { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
     // Memory that another trimtab is just about to map is not left over.
@@ -39,12 +39,12 @@ fn one(job: &Job, process: &RankProcess, command: &str) -> Result<UndoneRank, St
     undone.was_there = true;
     let patches = if let Leftover::Complete { patches, .. } = &found { *patches } else { 0 };
     let alone = Job { ranks: vec![process.clone()], ..job.clone() };
-    let mut audit = Audit::of_job(command, &alone).map_err(|error| one_line(&error))?;
-    audit.permit().map_err(|denied| denied.to_string())?;
-    audit.begin().map_err(|error| one_line(&error))?;
+    let mut audit = log.change(command, Changed::Ranks(&alone)).map_err(|error| one_line(&*error))?;
+    audit.permit().map_err(|denied| one_line(&*denied))?;
+    audit.begin().map_err(|error| one_line(&*error))?;
     match leftover::undo(process.pid, &found) {
         Ok(removal) => {
-            audit.end(&What::Restored);
+            audit.end(&End::Restored);
             undone.patches = (patches - removal.foreign.len().min(patches)) as u64;
             undone.pause_us_max = removal.pause_ns_max as f64 / 1e3;
             undone.problem = (!removal.foreign.is_empty()).then(|| {
@@ -56,7 +56,7 @@ fn one(job: &Job, process: &RankProcess, command: &str) -> Result<UndoneRank, St
         }
         Err(error) => {
             let reason = one_line(&error);
-            audit.end(&What::Failed { reason: reason.clone() });
+            audit.end(&End::Failed { reason: reason.clone() });
             undone.problem = Some(reason);
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! Next: `remote`, which reads the merged values.
 
+use crate::parts::{self, Parts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_reduce::exact::ExactSum;
@@ -176,12 +177,17 @@ impl Variable {
     }
 }
 
-/// The filters of a tree of agents: all of the tree's own, and the one that merges what scripts counted.
+/// The filters of a tree of agents: all of the tree's own, and those that merge what scripts counted and what nodes say of a
+/// window.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     registry.register(FILTER, |parameters| match parameters {
         [] => Ok(std::sync::Arc::new(Values)),
         _ => Err(Bad::Form { filter: FILTER, what: "it takes no parameters" }),
+    });
+    registry.register(parts::FILTER, |parameters| match parameters {
+        [] => Ok(std::sync::Arc::new(Parts)),
+        _ => Err(Bad::Form { filter: parts::FILTER, what: "it takes no parameters" }),
     });
     registry
 }

@@ -1,68 +1,35 @@
 //! Which way agents go to the nodes of a job.
 //!
-//! A batch system starts agents as it starts ranks, unless a site has standing ones. Where there is none, agents go the way
+//! A batch system starts agents as it starts ranks, unless others are to (a site's standing agents). Where there is none, agents go the way
 //! that the launcher went: by the same command to the same hosts. That command is read from processes, so it is used only
 //! if they are the caller's own; others name one in `TRIMTAB_RSH`.
 //!
 //! Next: `start`, which goes it.
 
-use crate::calls::SiteCalls;
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::remote::Remote;
-use crate::site_way::SiteWay;
-use crate::site_window::SiteWindow;
-use crate::start::Starter;
-use crate::ticket::Whose;
+use crate::start::{Start, Starter};
+use crate::ticket::AgentsFor;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trimtab_engine::{Bell, BoxError, Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes};
+use trimtab_engine::{BoxError, FarCrew, Filing, Gathered, Hold, MachineNow};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
 use trimtab_engine::{Present, UndoneAt};
 use trimtab_track::{ProcFs, Processes};
-use trimtab_types::report::Report;
-
-/// All ways of this crate.
-#[derive(Clone, Debug, Default)]
-pub struct Ways {
-    /// The site whose agents are asked for jobs of Slurm; else `srun` starts some.
-    pub site: Option<SiteWay>,
-}
-
-impl Nodes for Ways {
-    fn stand_by(&self) -> bool {
-        self.site.is_some()
-    }
-
-    fn gather<'a>(
-        &'a self,
-        spread: &Spread,
-        command: &str,
-        hold: Option<Hold>,
-        is_interrupted: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Gathered + 'a>, BoxError> {
-        Ok(Box::new(Lead::to(spread, self, (command, hold), is_interrupted)?))
-    }
-
-    fn hear_calls(&self, job: Callable, bell: Bell) -> Result<Box<dyn Calls>, BoxError> {
-        let site = self.site.as_ref().ok_or(trimtab_engine::Error::NoSite)?;
-        Ok(Box::new(SiteCalls::begin(site, job, bell)?))
-    }
-}
 
 impl<'a> Lead<'a> {
     /// Has agents come on all nodes of a job.
     ///
     /// # Errors
-    /// No way is known, or none comes.
+    /// None comes.
     pub fn to(
         spread: &Spread,
-        ways: &Ways,
+        starter: &dyn Start,
         asked: (&str, Option<Hold>),
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, Error> {
-        let starter = Starter::of(spread, ways.site.as_ref())?;
-        Lead::begin(&spread.nodes(), Whose::from(spread), &starter, asked, is_interrupted)
+        Lead::begin(&spread.nodes(), AgentsFor::from(spread), starter, asked, is_interrupted)
     }
 }
 
@@ -84,11 +51,11 @@ impl Gathered for Lead<'_> {
     }
 
     fn crew(&mut self, wait: Duration) -> Result<Box<dyn FarCrew + '_>, BoxError> {
-        Ok(Box::new(Remote::muster(self, wait)?))
+        Ok(Box::new(Remote::gather(self, wait)?))
     }
 
     fn present(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, BoxError> {
-        Ok(self.muster(wait)?)
+        Ok(self.gather_agents(wait)?)
     }
 
     fn machines(&mut self) -> Result<Vec<MachineNow>, BoxError> {
@@ -100,40 +67,30 @@ impl Gathered for Lead<'_> {
     }
 
     fn take_filing(&mut self) -> Option<Box<dyn Filing>> {
-        Some(Box::new(self.take_site_window()?))
-    }
-}
-
-impl Filing for SiteWindow {
-    fn file(&self, key: &str, report: &Report) -> Result<Filed, BoxError> {
-        let trimtab_site::jobs::Filed { job, window } = SiteWindow::file(self, key, report)?;
-        Ok(Filed { job, window })
+        Lead::take_filing(self)
     }
 }
 
 impl Starter {
-    /// The starter of a job's agents: the site's standing ones, if there is a site and Slurm runs the job.
+    /// The command that starts a job's agents, or a command for each.
     ///
     /// # Errors
     /// Nothing that may be used is known.
-    fn of(spread: &Spread, site: Option<&SiteWay>) -> Result<Starter, Error> {
+    pub fn of(spread: &Spread) -> Result<Starter, Error> {
         let running = match spread {
             Spread::Slurm(running) => running,
             Spread::Launch(launched) => return of_launch(launched),
         };
-        if let Some(SiteWay { controller, identity }) = site.cloned() {
-            return Ok(Starter::Site { controller, identity });
-        }
         let job = running.parts.first().ok_or(Error::NoPart)?.job;
         Ok(Starter::Srun { job })
     }
 }
 
-impl From<&Spread> for Whose {
+impl From<&Spread> for AgentsFor {
     fn from(spread: &Spread) -> Self {
         match spread {
-            Spread::Slurm(running) => Whose::from(&running.run),
-            Spread::Launch(launched) => Whose::Launch { mark: launched.mark().to_owned(), uid: launched.uid() },
+            Spread::Slurm(running) => AgentsFor::from(&running.run),
+            Spread::Launch(launched) => AgentsFor::Launch { mark: launched.mark().to_owned(), uid: launched.uid() },
         }
     }
 }
@@ -193,13 +150,13 @@ mod tests {
             [("127.0.0.1", vec![ssh("127.0.0.1")]), ("192.0.2.1", vec![ssh("192.0.2.1"), Vec::new()])]
         {
             let spread = launched(own_uid, host);
-            let Starter::Each { commands: found } = Starter::of(&spread, None).expect("it is our own") else {
+            let Starter::Each { commands: found } = Starter::of(&spread).expect("it is our own") else {
                 panic!("a command each")
             };
             assert_eq!(found, commands);
             assert_eq!(spread.nodes().len(), commands.len());
         }
-        let refused = Starter::of(&launched(own_uid + 1, "192.0.2.1"), None).expect_err("another user's");
+        let refused = Starter::of(&launched(own_uid + 1, "192.0.2.1")).expect_err("another user's");
         assert!(refused.to_string().contains("TRIMTAB_RSH"), "{refused}");
     }
 

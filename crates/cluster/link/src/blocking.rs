@@ -7,7 +7,7 @@ use crate::error::LinkError;
 use crate::handle::Handle;
 use crate::inbox::{Inbox, inbox};
 use crate::listener::Listener;
-use crate::node::{Config, Node};
+use crate::node::{Config, RunningNode};
 use crate::owner::Owner;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -26,7 +26,7 @@ impl Hosted {
     /// called on the node's thread.
     ///
     /// # Errors
-    /// When it can't begin, as for [`Node::start`], or can't listen.
+    /// When it can't begin, as for [`RunningNode::start`], or can't listen.
     pub fn start(mut config: Config, listen: Option<Address>, owner: impl Owner + 'static) -> Result<Self, LinkError> {
         let (answer, answered) = mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -37,7 +37,7 @@ impl Hosted {
                         config.listener = Some(Listener::bind(&listen).await?);
                     }
                     let address = config.listener.as_ref().map(|listener| listener.address().clone());
-                    Ok((Node::start(config, owner)?, address))
+                    Ok((RunningNode::start(config, owner)?, address))
                 };
                 let begun: Result<(Handle, Option<Address>), LinkError> = begun.await;
                 let handle = begun.as_ref().ok().map(|(handle, _)| handle.clone());

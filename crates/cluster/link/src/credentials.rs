@@ -53,7 +53,7 @@ enum Names {
 pub type MayCall = fn(&CertificateDer<'_>) -> bool;
 
 /// The identity of a host of a site.
-pub struct Site {
+pub struct SiteIdentity {
     /// The authority's certificate.
     pub authority: CertificateDer<'static>,
     /// The host's own, and those between it and the authority.
@@ -134,8 +134,8 @@ impl Credentials {
     ///
     /// # Errors
     /// When the key isn't the certificate's.
-    pub fn of_site(site: Site) -> Result<Self, LinkError> {
-        let Site { authority, chain, key, may_call, verifiers } = site;
+    pub fn of_site(site: SiteIdentity) -> Result<Self, LinkError> {
+        let SiteIdentity { authority, chain, key, may_call, verifiers } = site;
         let provider = provider();
         let verifiers = verifiers.map_or_else(|| Verifiers::of_authority(authority, &provider), Ok)?;
         Credentials::new(provider, verifiers, chain, key, Names::Hosts { may_call })

@@ -1,6 +1,6 @@
 //! The tree's driver: sockets, TLS, clocks and queues around the state machine of `trimtab-overlay`.
 //!
-//! A [`Node`] is one place in the tree: it listens for children, calls its ancestors in order, gives frames and time to
+//! A [`RunningNode`] is one place in the tree: it listens for children, calls its ancestors in order, gives frames and time to
 //! the machine and does what it says. Its tasks run on tokio and share it under one lock: one per connection, which reads
 //! and writes, one that keeps the time, one that takes calls, and one per greeting.
 //!
@@ -41,6 +41,6 @@ pub use error::{LinkError, Trouble};
 pub use handle::Handle;
 pub use inbox::{Inbox, inbox};
 pub use listener::Listener;
-pub use node::{Config, Node, incarnation_now};
+pub use node::{Config, RunningNode, incarnation_now};
 pub use owner::{Hand, Owner};
 pub use secret::JobSecret;

@@ -36,9 +36,9 @@ pub struct Config {
 }
 
 /// Starts nodes.
-pub struct Node;
+pub struct RunningNode;
 
-impl Node {
+impl RunningNode {
     /// Starts a node on the current runtime, which must have time and I/O. It runs until [`Handle::stop`].
     ///
     /// # Errors

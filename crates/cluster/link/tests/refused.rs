@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use trimtab_link::credentials::Site;
-use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Node};
+use trimtab_link::credentials::SiteIdentity;
+use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, RunningNode};
 use trimtab_overlay::{NodeId, Told, Tree};
 use trimtab_reduce::Filter;
 use trimtab_reduce::numbers::Sum;
@@ -33,20 +33,20 @@ use trimtab_wire::{Hello, Role, VERSION};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A root with one leaf, and the configuration of another leaf, to be spoiled.
-async fn grove_and_config(edges: Edges) -> (Grove, Config) {
-    let mut grove = Grove::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, patient()).await;
-    grove.handles[2].take().expect("it runs").stop();
-    let root = grove.handle(0).clone();
+async fn tree_and_config(edges: Edges) -> (LocalTree, Config) {
+    let mut tree = LocalTree::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, patient()).await;
+    tree.handles[2].take().expect("it runs").stop();
+    let root = tree.handle(0).clone();
     until("only one leaf is left", || root.link_count() == 1).await;
-    let config = grove.config(NodeId(2), false).await;
-    (grove, config)
+    let config = tree.config(NodeId(2), false).await;
+    (tree, config)
 }
 
 /// Starts a node that nobody may take in, and returns what it and the root say about it.
-async fn refused(grove: &Grove, config: Config) -> (String, String) {
-    let before = grove.handle(0).troubles().len();
-    let node = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-    let root = grove.handle(0);
+async fn refused(tree: &LocalTree, config: Config) -> (String, String) {
+    let before = tree.handle(0).troubles().len();
+    let node = RunningNode::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+    let root = tree.handle(0);
     until("both ends say why", || !node.troubles().is_empty() && root.troubles().len() > before).await;
     assert_eq!(node.parent(), None);
     node.stop();
@@ -57,11 +57,11 @@ async fn refused(grove: &Grove, config: Config) -> (String, String) {
 }
 
 /// The tree that was there goes on.
-async fn goes_on(grove: &Grove) {
-    let root = grove.handle(0);
+async fn goes_on(tree: &LocalTree) {
+    let root = tree.handle(0);
     let stream = root.open(sums(1)).unwrap();
     root.multicast(stream, trimtab_reduce::RankSet::one(Rank(0)), vec![]).unwrap();
-    assert_eq!(next_result(&grove.root).await.covers.rank_count(), 1);
+    assert_eq!(next_result(&tree.root).await.covers.rank_count(), 1);
 }
 
 #[test]
@@ -80,12 +80,12 @@ fn who_can_not_prove_to_be_of_the_job_is_refused() {
     ];
     for (name, make, theirs, ours) in rows {
         runtime().block_on(async {
-            let (grove, config) = grove_and_config(Edges::Tls).await;
-            let credentials = Some(Arc::new(make(&grove.secret).unwrap()));
-            let (said, heard) = refused(&grove, Config { credentials, ..config }).await;
+            let (tree, config) = tree_and_config(Edges::Tls).await;
+            let credentials = Some(Arc::new(make(&tree.secret).unwrap()));
+            let (said, heard) = refused(&tree, Config { credentials, ..config }).await;
             assert!(said.contains(theirs), "{name}: {said}");
             assert!(heard.contains(ours), "{name}: {heard}");
-            goes_on(&grove).await;
+            goes_on(&tree).await;
         });
     }
 }
@@ -94,11 +94,11 @@ fn who_can_not_prove_to_be_of_the_job_is_refused() {
 fn other_trees_and_places_above_are_refused() {
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let (grove, config) = grove_and_config(edges).await;
-            let (said, heard) = refused(&grove, Config { tree: 1, ..config }).await;
+            let (tree, config) = tree_and_config(edges).await;
+            let (said, heard) = refused(&tree, Config { tree: 1, ..config }).await;
             assert!(said.contains("node 0 refused this node"), "{said}");
             assert!(heard.contains("node 2 of tree 1 called for node 0"), "{heard}");
-            goes_on(&grove).await;
+            goes_on(&tree).await;
         });
     }
 }
@@ -106,8 +106,8 @@ fn other_trees_and_places_above_are_refused() {
 #[test]
 fn tcp_without_credentials_can_not_be_had() {
     runtime().block_on(async {
-        let (_grove, config) = grove_and_config(Edges::Tls).await;
-        let error = Node::start(Config { credentials: None, ..config }, |_: Told, _: &mut Hand<'_>| {});
+        let (_tree, config) = tree_and_config(Edges::Tls).await;
+        let error = RunningNode::start(Config { credentials: None, ..config }, |_: Told, _: &mut Hand<'_>| {});
         let error = error.err().expect("refused").to_string();
         assert!(error.contains("needs credentials"), "{error}");
     });
@@ -151,15 +151,15 @@ fn garbage_silence_and_other_versions_are_closed_and_said() {
     ];
     for (name, edges, bytes, expected) in rows {
         runtime().block_on(async {
-            let (grove, _) = grove_and_config(edges).await;
-            let answer = say(grove.addresses[0].as_ref().unwrap(), bytes).await;
-            let root: &Handle = grove.handle(0);
+            let (tree, _) = tree_and_config(edges).await;
+            let answer = say(tree.addresses[0].as_ref().unwrap(), bytes).await;
+            let root: &Handle = tree.handle(0);
             let all = || root.troubles().into_iter().map(|trouble| trouble.what).collect::<Vec<_>>().join("\n");
             until(&format!("{name}: the root says `{expected}`"), || all().contains(expected)).await;
             if name == "newer" {
                 assert_eq!(answer[8..10], VERSION.to_le_bytes(), "so the other end can say that it is newer");
             }
-            goes_on(&grove).await;
+            goes_on(&tree).await;
         });
     }
 }
@@ -168,8 +168,8 @@ fn garbage_silence_and_other_versions_are_closed_and_said() {
 #[test]
 fn a_parent_of_another_version_is_named_as_the_reason() {
     runtime().block_on(async {
-        let (grove, config) = grove_and_config(Edges::Unix).await;
-        let path = grove.folder.path().join("newer");
+        let (tree, config) = tree_and_config(Edges::Unix).await;
+        let path = tree.folder.path().join("newer");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let answering = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
@@ -177,8 +177,9 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
             stream.write_all(&hello.encode()).unwrap();
         });
         let contacts = vec![Address::Unix(path).into()];
-        let node = Node::start(Config { contacts, ..config }, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        let expected = "the other end speaks version 7 of the protocol, this one 2: run the same trimtab on both ends";
+        let node = RunningNode::start(Config { contacts, ..config }, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let both = format!("the other end speaks version 7 of the protocol, this one {VERSION}");
+        let expected = format!("{both}: run the same trimtab on both ends");
         until("the node says why", || node.troubles().iter().any(|trouble| trouble.what == expected)).await;
         node.stop();
         answering.join().unwrap();
@@ -189,14 +190,14 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
 #[test]
 fn a_record_that_is_changed_on_the_way_ends_its_connection() {
     runtime().block_on(async {
-        let mut grove = Grove::start(Tree::flat(1).unwrap(), Edges::Tls, Leaves::Always, patient()).await;
-        grove.handles[1].take().expect("it runs").stop();
-        let root = grove.handle(0).clone();
+        let mut tree = LocalTree::start(Tree::flat(1).unwrap(), Edges::Tls, Leaves::Always, patient()).await;
+        tree.handles[1].take().expect("it runs").stop();
+        let root = tree.handle(0).clone();
         until("the first leaf is gone", || root.link_count() == 0).await;
-        let Some(Address::Tcp(behind)) = grove.addresses[0].clone() else { panic!("TCP") };
+        let Some(Address::Tcp(behind)) = tree.addresses[0].clone() else { panic!("TCP") };
         let changes = Arc::new(AtomicBool::new(false));
-        grove.addresses[0] = Some(Address::Tcp(between(behind, changes.clone()).await));
-        grove.grow(NodeId(1), false, Leaves::Always).await;
+        tree.addresses[0] = Some(Address::Tcp(between(behind, changes.clone()).await));
+        tree.grow(NodeId(1), false, Leaves::Always).await;
         until("the leaf is in the tree", || root.link_count() == 1 && root.members().rank_count() == 1).await;
         root.open(sums(1)).unwrap();
         let mut waves = BTreeSet::new();
@@ -205,7 +206,7 @@ fn a_record_that_is_changed_on_the_way_ends_its_connection() {
                 changes.store(true, Relaxed);
                 until("a byte is changed", || !changes.load(Relaxed)).await;
             }
-            let result = next_result(&grove.root).await;
+            let result = next_result(&tree.root).await;
             assert!(waves.insert(result.wave), "wave {} came twice", result.wave);
             assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, result.wave)));
             assert_eq!(result.covers.rank_count(), 1);
@@ -266,10 +267,10 @@ s.connect(sys.argv[1]); sys.exit(len(s.recv(99)))";
 #[test]
 fn another_user_is_refused() {
     runtime().block_on(async {
-        let (grove, _) = grove_and_config(Edges::Unix).await;
+        let (tree, _) = tree_and_config(Edges::Unix).await;
         let open = || std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        let Some(Address::Unix(path)) = &grove.addresses[0] else { panic!("a Unix socket") };
-        std::fs::set_permissions(grove.folder.path(), open()).unwrap();
+        let Some(Address::Unix(path)) = &tree.addresses[0] else { panic!("a Unix socket") };
+        std::fs::set_permissions(tree.folder.path(), open()).unwrap();
         std::fs::set_permissions(path, open()).unwrap();
         let Some(mut child) = of_another_user("another_user_is_refused", LISTEN_TO, path) else { return };
         let mut status = None;
@@ -279,10 +280,10 @@ fn another_user_is_refused() {
         })
         .await;
         assert_eq!(status.and_then(|status| status.code()), Some(0), "nothing is said to another user");
-        let root = grove.handle(0);
+        let root = tree.handle(0);
         let users = "runs as user 65534, this one as user 0";
         until("the root says who it was", || root.troubles().iter().any(|trouble| trouble.what.contains(users))).await;
-        goes_on(&grove).await;
+        goes_on(&tree).await;
     });
 }
 
@@ -299,7 +300,7 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
     let of = |site, may_call| {
         let certificate = |name| CertificateDer::from_pem_file(file(site, name)).unwrap();
         let key = PrivateKeyDer::from_pem_file(file(site, "key")).unwrap();
-        Credentials::of_site(Site {
+        Credentials::of_site(SiteIdentity {
             authority: certificate("ca"),
             chain: vec![certificate("cert")],
             key,
@@ -309,25 +310,25 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
     };
     runtime().block_on(async {
         let tree = Tree::flat(1).unwrap();
-        let mut grove = Grove::start(tree, Edges::Tls, Leaves::OnCommand, patient()).await;
+        let mut tree = LocalTree::start(tree, Edges::Tls, Leaves::OnCommand, patient()).await;
         let here = Arc::new(of("here", |_| true).unwrap());
-        let root = Config { credentials: Some(here.clone()), ..grove.config(NodeId::ROOT, true).await };
-        let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        let leaf = Config { credentials: Some(here), ..grove.config(NodeId(1), false).await };
-        let leaf = Node::start(leaf, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let root = Config { credentials: Some(here.clone()), ..tree.config(NodeId::ROOT, true).await };
+        let root = RunningNode::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let leaf = Config { credentials: Some(here), ..tree.config(NodeId(1), false).await };
+        let leaf = RunningNode::start(leaf, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         until("the leaf joins", || root.members().rank_count() == 1).await;
         leaf.stop();
         let there = Some(Arc::new(of("there", |_| true).unwrap()));
-        let foreign = Config { credentials: there, ..grove.config(NodeId(1), false).await };
-        let foreign = Node::start(foreign, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let foreign = Config { credentials: there, ..tree.config(NodeId(1), false).await };
+        let foreign = RunningNode::start(foreign, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         until("it says why", || foreign.troubles().iter().any(|trouble| trouble.what.contains("TLS refused"))).await;
         assert_eq!(foreign.parent(), None);
         // The site's authority vouches for people too, and these are no nodes.
         let picky = Some(Arc::new(of("here", |_| false).unwrap()));
-        let root = Config { credentials: picky.clone(), ..grove.config(NodeId::ROOT, true).await };
-        let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        let person = Config { credentials: picky, ..grove.config(NodeId(1), false).await };
-        let person = Node::start(person, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let root = Config { credentials: picky.clone(), ..tree.config(NodeId::ROOT, true).await };
+        let root = RunningNode::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let person = Config { credentials: picky, ..tree.config(NodeId(1), false).await };
+        let person = RunningNode::start(person, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         let is_said = || root.troubles().iter().any(|trouble| trouble.what.contains("is not node 1"));
         until("the root says who it was not", is_said).await;
         assert_eq!(person.parent(), None);

@@ -9,11 +9,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Hand, LinkError, Node, inbox};
+use trimtab_link::{Address, Config, Hand, LinkError, RunningNode, inbox};
 use trimtab_overlay::Frame;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::numbers::Sum;
@@ -25,14 +24,14 @@ use trimtab_wire::{Decoder, HelloReader};
 fn a_multicast_is_answered_by_an_exact_sum() {
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let grove = Grove::start(Tree::balanced(3, 9).unwrap(), edges, Leaves::OnCommand, patient()).await;
-            grove.full(9).await;
-            let root = grove.handle(0);
+            let tree = LocalTree::start(Tree::balanced(3, 9).unwrap(), edges, Leaves::OnCommand, patient()).await;
+            tree.full(9).await;
+            let root = tree.handle(0);
             let stream = root.open(sums(9)).unwrap();
             let all = RankSet::range(Rank(0), Rank(8));
             for wave in 0..50 {
                 root.multicast(stream, all.clone(), vec![wave as u8]).unwrap();
-                let result = next_result(&grove.root).await;
+                let result = next_result(&tree.root).await;
                 assert_eq!((result.wave, &result.covers), (wave, &all), "{edges:?}");
                 assert_eq!(Sum.decode(&result.value), Ok(sum_of(&all, wave)), "{edges:?} {wave}");
             }
@@ -44,16 +43,16 @@ fn a_multicast_is_answered_by_an_exact_sum() {
 fn waves_flow_in_order_and_none_is_lost() {
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let grove = Grove::start(Tree::balanced(4, 14).unwrap(), edges, Leaves::Always, patient()).await;
-            grove.full(14).await;
-            let stream = grove.handle(0).open(sums(14)).unwrap();
+            let tree = LocalTree::start(Tree::balanced(4, 14).unwrap(), edges, Leaves::Always, patient()).await;
+            tree.full(14).await;
+            let stream = tree.handle(0).open(sums(14)).unwrap();
             for wave in 0..300 {
-                let result = next_result(&grove.root).await;
+                let result = next_result(&tree.root).await;
                 assert_eq!((result.stream, result.wave), (stream, wave));
                 assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
                 assert!(result.missing.is_empty());
             }
-            assert_eq!(grove.root.dropped_count(), 0);
+            assert_eq!(tree.root.dropped_count(), 0);
         });
     }
 }
@@ -69,14 +68,14 @@ fn nothing_that_has_come_waits_for_a_beat() {
     let timing = far_beats();
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let grove = Grove::start(Tree::balanced(8, 20).unwrap(), edges, Leaves::OnCommand, timing).await;
-            grove.full(20).await;
-            let root = grove.handle(0);
+            let tree = LocalTree::start(Tree::balanced(8, 20).unwrap(), edges, Leaves::OnCommand, timing).await;
+            tree.full(20).await;
+            let root = tree.handle(0);
             let stream = root.open(sums(20)).unwrap();
             let began = Instant::now();
             for wave in 0..400 {
                 root.multicast(stream, RankSet::range(Rank(0), Rank(19)), vec![]).unwrap();
-                assert_eq!(next_result(&grove.root).await.wave, wave);
+                assert_eq!(next_result(&tree.root).await.wave, wave);
             }
             assert!(began.elapsed() < Duration::from_micros(timing.beat_us), "{edges:?}: {:?}", began.elapsed());
         });
@@ -89,15 +88,15 @@ fn a_connection_that_took_no_more_is_written_when_it_does() {
     let timing = far_beats();
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let grove = Grove::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, timing).await;
-            grove.full(2).await;
-            let root = grove.handle(0);
+            let tree = LocalTree::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, timing).await;
+            tree.full(2).await;
+            let root = tree.handle(0);
             let stream = root.open(sums(2)).unwrap();
             let began = Instant::now();
             for wave in 0..3 {
                 let payload = vec![7; PAYLOAD_BYTES_MAX];
                 root.multicast(stream, RankSet::range(Rank(0), Rank(1)), payload).unwrap();
-                assert_eq!(next_result(&grove.root).await.wave, wave);
+                assert_eq!(next_result(&tree.root).await.wave, wave);
             }
             assert!(began.elapsed() < Duration::from_micros(timing.beat_us), "{edges:?}: {:?}", began.elapsed());
         });
@@ -109,18 +108,18 @@ fn a_connection_that_took_no_more_is_written_when_it_does() {
 fn a_lost_inner_node_costs_no_result() {
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let mut grove = Grove::start(Tree::balanced(3, 27).unwrap(), edges, Leaves::Always, patient()).await;
-            grove.full(27).await;
-            grove.handle(0).open(sums(27)).unwrap();
+            let mut tree = LocalTree::start(Tree::balanced(3, 27).unwrap(), edges, Leaves::Always, patient()).await;
+            tree.full(27).await;
+            tree.handle(0).open(sums(27)).unwrap();
             // A wave that lost something on the way comes in after later ones; each comes once.
             let mut waves = BTreeSet::new();
             while waves.last() < Some(&1_200) || waves.len() <= waves.last().map_or(0, |last| *last as usize) {
                 // The first level are nodes 1 to 3, the second 4 to 12.
                 if waves.len() % 500 == 250 {
                     let lost = if waves.len() == 250 { 2 } else { 4 + waves.len() / 500 };
-                    grove.handles[lost].take().into_iter().for_each(|handle| handle.stop());
+                    tree.handles[lost].take().into_iter().for_each(|handle| handle.stop());
                 }
-                let result = next_result(&grove.root).await;
+                let result = next_result(&tree.root).await;
                 assert!(waves.insert(result.wave), "{edges:?}: wave {} came twice", result.wave);
                 assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, result.wave)), "{edges:?}");
                 assert_eq!(result.covers.rank_count(), 27, "the leaves live, so nobody may be missing");
@@ -137,16 +136,16 @@ fn long_results_come_through_beside_commands() {
     for edges in ALL_EDGES {
         runtime().block_on(async {
             let (tree, timing) = (Tree::balanced(2, 4).unwrap(), far_beats());
-            let mut grove = Grove::start(tree, edges, Leaves::OnCommand, timing).await;
+            let mut tree = LocalTree::start(tree, edges, Leaves::OnCommand, timing).await;
             let began = Instant::now();
-            grove.full(4).await;
+            tree.full(4).await;
             // A fifth leaf's program that answers with much.
             let long = Tree::from_text("r => a b c ; a => d e ; b => f g ;").unwrap();
             assert_eq!(long.node_count(), 8);
-            grove.tree = long;
-            let config = grove.config(NodeId(7), false).await;
+            tree.tree = long;
+            let config = tree.config(NodeId(7), false).await;
             let setup = Setup { ranks: RankSet::one(Rank(4)), ancestors: vec![NodeId::ROOT], ..config.setup };
-            let contacts = vec![grove.addresses[0].clone().unwrap().into()];
+            let contacts = vec![tree.addresses[0].clone().unwrap().into()];
             let answers = |told: Told, hand: &mut Hand<'_>| {
                 if let Told::Window { stream, below } = told {
                     for wave in below.saturating_sub(trimtab_overlay::limits::WAVE_WINDOW)..below {
@@ -156,18 +155,18 @@ fn long_results_come_through_beside_commands() {
                     }
                 }
             };
-            let _fifth = Node::start(Config { setup, contacts, ..config }, answers).unwrap();
-            grove.full(5).await;
-            let root = grove.handle(0);
+            let _fifth = RunningNode::start(Config { setup, contacts, ..config }, answers).unwrap();
+            tree.full(5).await;
+            let root = tree.handle(0);
             let target = RankSet::one(Rank(4));
             let filter = FilterSpec::Concat(4 << 20);
-            let spec = StreamSpec { target, filter, sync: Sync::WaitForAll, down: Down::Same };
+            let spec = StreamSpec { target, filter, sync: Sync::WaitForAll };
             let (long, short) = (root.open(spec).unwrap(), root.open(sums(4)).unwrap());
             let all = RankSet::range(Rank(0), Rank(3));
             let (mut long_count, mut short_count) = (0, 0);
             root.multicast(short, all.clone(), vec![]).unwrap();
             while long_count < 10 || short_count < 10 {
-                let result = next_result(&grove.root).await;
+                let result = next_result(&tree.root).await;
                 if result.stream == long {
                     assert!(result.value.len() > LONG_BYTES);
                     long_count += 1;
@@ -234,25 +233,25 @@ fn plain_threads_have_a_tree() {
 #[test]
 fn a_tree_waits_for_a_slow_controller() {
     runtime().block_on(async {
-        let grove = Grove::start(Tree::flat(3).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
-        grove.full(3).await;
-        grove.handle(0).open(sums(3)).unwrap();
+        let tree = LocalTree::start(Tree::flat(3).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
+        tree.full(3).await;
+        tree.handle(0).open(sums(3)).unwrap();
         let bound = 1024 + 2 * trimtab_overlay::limits::WAVE_WINDOW_NUMBERS as usize;
         let mut seen = (0, 0);
         // Waves come in as fast as they may; once none has come for some beats, the tree waits.
         while seen.1 < 10 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let count = grove.root.waiting_count();
+            let count = tree.root.waiting_count();
             assert!(count <= bound, "{count} results wait");
             seen = if count == seen.0 { (count, seen.1 + 1) } else { (count, 0) };
         }
         assert!(seen.0 >= 1024, "it waits only for a controller that is behind: {}", seen.0);
         for wave in 0..5_000 {
-            let result = next_result(&grove.root).await;
+            let result = next_result(&tree.root).await;
             assert_eq!(result.wave, wave);
             assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
         }
-        assert_eq!(grove.root.dropped_count(), 0);
+        assert_eq!(tree.root.dropped_count(), 0);
     });
 }
 
@@ -261,12 +260,12 @@ fn a_tree_waits_for_a_slow_controller() {
 fn a_controller_waits_for_a_slow_leaf() {
     runtime().block_on(async {
         let tree = Tree::flat(1).unwrap();
-        let mut grove = Grove::start(tree, Edges::Unix, Leaves::OnCommand, patient()).await;
-        grove.handles[1].take().expect("it runs").stop();
+        let mut tree = LocalTree::start(tree, Edges::Unix, Leaves::OnCommand, patient()).await;
+        tree.handles[1].take().expect("it runs").stop();
         let (filler, leaf) = inbox();
-        let _leaf = Node::start(grove.config(NodeId(1), false).await, filler).unwrap();
-        grove.full(1).await;
-        let root = grove.handle(0);
+        let _leaf = RunningNode::start(tree.config(NodeId(1), false).await, filler).unwrap();
+        tree.full(1).await;
+        let root = tree.handle(0);
         let stream = root.open(sums(1)).unwrap();
         let all = RankSet::one(Rank(0));
         let (mut sent, mut refused) = (0_u32, 0);
@@ -298,9 +297,9 @@ fn a_controller_waits_for_a_slow_leaf() {
 fn a_stopped_node_says_so_to_whoever_waits() {
     runtime().block_on(async {
         let (filler, news) = inbox();
-        let mut grove = Grove::start(Tree::flat(1).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
-        let config = grove.config(NodeId(1), false).await;
-        let second = Node::start(config, filler).unwrap();
+        let mut tree = LocalTree::start(Tree::flat(1).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
+        let config = tree.config(NodeId(1), false).await;
+        let second = RunningNode::start(config, filler).unwrap();
         second.stop();
         assert_eq!(tokio::time::timeout(HANG, news.next()).await, Ok(None));
     });
@@ -320,7 +319,7 @@ fn who_calls_says_at_once_that_it_wants_to_join() {
             contacts: vec![Address::Unix(path).into()],
             credentials: None,
         };
-        let leaf = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let leaf = RunningNode::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut bytes, mut reader, mut hello, mut frames) = (vec![0; 4096], HelloReader::default(), None, Vec::new());
         while frames.is_empty() {

@@ -1,10 +1,10 @@
 //! Facts that are the same wherever a program is: asked of one agent per build id, never of all.
 //!
-//! All ranks of a job run a few programs. Symbols and points of a program depend on its build id alone, so once a
-//! stream of equivalence classes has said which ranks run which build, one rank of each class is asked, its master. If
+//! All ranks of a job run a few programs. Symbols and points of a program depend on its build id alone, so once
+//! the agents have said which of them run which build, one rank of each class is asked, its master. If
 //! the master is lost before it has answered, the next one is.
 //!
-//! Next: `trimtab-reduce::lists::Classes`, whose result this takes.
+//! Next: `trimtab-agent`'s `facts`, which asks.
 
 use std::collections::BTreeMap;
 use trimtab_reduce::RankSet;

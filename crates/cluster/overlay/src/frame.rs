@@ -66,7 +66,7 @@ pub enum Body {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cursor {
     /// Which life of the controller; 0 before any.
-    pub reign: u32,
+    pub epoch: u32,
     /// The last command.
     pub sequence: u64,
 }
@@ -130,7 +130,7 @@ pub enum Ordered {
     /// Down, every beat: the root's latest sign of life, and the number of the last result that may be sent.
     Pulse {
         /// Which life of the controller.
-        reign: u32,
+        epoch: u32,
         /// Counts in that life.
         count: u64,
         /// Results up to this number may be sent.
@@ -167,8 +167,6 @@ pub enum Command {
         stream: u32,
         /// For whom of its target.
         to: RankSet,
-        /// Ranks of which parts are no longer in it: they were elsewhere when it was narrowed on the way.
-        cut: RankSet,
         /// The payload.
         #[serde(with = "crate::bytes")]
         payload: Vec<u8>,
@@ -273,22 +271,20 @@ mod tests {
     use super::*;
     use crate::Sync;
     use crate::run::RunRef;
-    use crate::stream::Down;
     use proptest::prelude::*;
     use trimtab_reduce::{FilterSpec, Values};
     use trimtab_types::Rank;
 
     fn examples() -> Vec<Frame> {
         let target = RankSet::range(Rank(3), Rank(9));
-        let spec =
-            StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait, down: Down::Same };
-        let cursor = Cursor { reign: 1, sequence: 99 };
+        let spec = StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait };
+        let cursor = Cursor { epoch: 1, sequence: 99 };
         let open = OpenStream { stream: 1, spec: spec.clone(), below: 7, sent: 9 };
         let snapshot = Snapshot { cursor, streams: vec![open] };
         let run = |values: Values| {
-            RunRef { reign: 1, stream: 2, wave: 3, attempt: 4, covers: &target, values: values.view() }.into()
+            RunRef { epoch: 1, stream: 2, wave: 3, attempt: 4, covers: &target, values: values.view() }.into()
         };
-        let data = Command::Data { stream: 1, to: target.clone(), cut: RankSet::EMPTY, payload: vec![7; 3] };
+        let data = Command::Data { stream: 1, to: target.clone(), payload: vec![7; 3] };
         let bodies = [
             Body::Join(Box::new(Join { cursor, ranks: target.clone(), distance: 1 })),
             Body::Accept(Box::new(Accept { depth: 2, pulse: 5, fresh: Some(snapshot.clone()) })),
@@ -321,7 +317,7 @@ mod tests {
     fn unit(number: u32, wave: u64) -> Frame {
         let covers = RankSet::range(Rank(3), Rank(9));
         let values = Values::from_iter([[1]]);
-        let run = RunRef { reign: 1, stream: 2, wave, attempt: 0, covers: &covers, values: values.view() };
+        let run = RunRef { epoch: 1, stream: 2, wave, attempt: 0, covers: &covers, values: values.view() };
         Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Units(number, Box::new(run.into())) }
     }
 

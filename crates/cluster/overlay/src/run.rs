@@ -20,7 +20,7 @@ use trimtab_reduce::{RankSet, Values, ValuesRef};
 #[serde(try_from = "RunForm")]
 pub struct Run {
     /// Which life of the controller.
-    pub reign: u32,
+    pub epoch: u32,
     /// On which stream.
     pub stream: u32,
     /// The first wave.
@@ -37,7 +37,7 @@ pub struct Run {
 /// A run as it lies somewhere, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RunRef<'a> {
-    pub(crate) reign: u32,
+    pub(crate) epoch: u32,
     pub(crate) stream: u32,
     pub(crate) wave: u64,
     pub(crate) attempt: u32,
@@ -48,7 +48,7 @@ pub(crate) struct RunRef<'a> {
 /// Its bytes, before it is known that they are one.
 #[derive(Deserialize)]
 struct RunForm {
-    reign: u32,
+    epoch: u32,
     stream: u32,
     wave: u64,
     attempt: u32,
@@ -71,38 +71,38 @@ impl TryFrom<RunForm> for Run {
     type Error = &'static str;
 
     fn try_from(form: RunForm) -> Result<Run, &'static str> {
-        let RunForm { reign, stream, wave, attempt, covers, values } = form;
+        let RunForm { epoch, stream, wave, attempt, covers, values } = form;
         if values.is_empty() || wave.checked_add(values.len() as u64).is_none() {
             return Err("values of no waves");
         }
-        Ok(Run { reign, stream, wave, attempt, covers, values })
+        Ok(Run { epoch, stream, wave, attempt, covers, values })
     }
 }
 
 impl From<RunRef<'_>> for Run {
     fn from(run: RunRef<'_>) -> Run {
-        let RunRef { reign, stream, wave, attempt, covers, values } = run;
-        Run { reign, stream, wave, attempt, covers: covers.clone(), values: values.to_values() }
+        let RunRef { epoch, stream, wave, attempt, covers, values } = run;
+        Run { epoch, stream, wave, attempt, covers: covers.clone(), values: values.to_values() }
     }
 }
 
 impl Run {
     /// A node's own contribution.
-    pub(crate) fn own(reign: u32, stream: u32, wave: u64, covers: RankSet, values: Values) -> Run {
-        Run { reign, stream, wave, attempt: 0, covers, values }
+    pub(crate) fn own(epoch: u32, stream: u32, wave: u64, covers: RankSet, values: Values) -> Run {
+        Run { epoch, stream, wave, attempt: 0, covers, values }
     }
 
     /// Reads a run as it is encoded; none if it isn't plain, or no run.
     pub(crate) fn read(from: &mut Plain<'_>) -> Option<Run> {
-        let (reign, stream, wave, attempt) = (from.short(), from.short(), from.number(u64::MAX), from.short());
+        let (epoch, stream, wave, attempt) = (from.short(), from.short(), from.number(u64::MAX), from.short());
         let covers = RankSet::read(from);
         let values = Values::read(from.bytes().to_vec(), RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX)?;
-        Run::try_from(RunForm { reign, stream, wave, attempt, covers, values }).ok()
+        Run::try_from(RunForm { epoch, stream, wave, attempt, covers, values }).ok()
     }
 
     /// Writes it as it is encoded behind some bytes.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        let numbers = [u64::from(self.reign), u64::from(self.stream), self.wave, u64::from(self.attempt)];
+        let numbers = [u64::from(self.epoch), u64::from(self.stream), self.wave, u64::from(self.attempt)];
         numbers.into_iter().for_each(|number| put_number(number, out));
         self.covers.put(out);
         put_bytes(self.values.bytes(), out);
@@ -119,8 +119,8 @@ impl Run {
     }
 
     pub(crate) fn view(&self) -> RunRef<'_> {
-        let Run { reign, stream, wave, attempt, ref covers, ref values } = *self;
-        RunRef { reign, stream, wave, attempt, covers, values: values.view() }
+        let Run { epoch, stream, wave, attempt, ref covers, ref values } = *self;
+        RunRef { epoch, stream, wave, attempt, covers, values: values.view() }
     }
 
     /// Takes in what goes on where this ends; whether it does.
@@ -202,7 +202,7 @@ impl<'a> RunRef<'a> {
     fn goes_on_with(&self, next: &RunRef<'_>) -> bool {
         self.unit_count() + next.unit_count() <= RUN_COUNT_MAX
             && self.waves().end == next.wave
-            && (self.reign, self.stream, self.attempt) == (next.reign, next.stream, next.attempt)
+            && (self.epoch, self.stream, self.attempt) == (next.epoch, next.stream, next.attempt)
             && self.covers == next.covers
             && self.has_company()
             && next.has_company()
@@ -223,7 +223,7 @@ mod tests {
 
     fn run(wave: u64, values: &[&[u8]]) -> Run {
         let covers = RankSet::range(Rank(3), Rank(9));
-        Run { reign: 1, stream: 2, wave, attempt: 0, covers, values: values.iter().collect() }
+        Run { epoch: 1, stream: 2, wave, attempt: 0, covers, values: values.iter().collect() }
     }
 
     fn units(run: RunRef<'_>) -> Vec<(u64, Vec<u8>)> {
@@ -246,7 +246,7 @@ mod tests {
             ("ranks", Run { covers: RankSet::one(Rank(1)), ..run(43, &[b"d"]) }),
             ("attempt", Run { attempt: 1, ..run(43, &[b"d"]) }),
             ("stream", Run { stream: 1, ..run(43, &[b"d"]) }),
-            ("reign", Run { reign: 2, ..run(43, &[b"d"]) }),
+            ("epoch", Run { epoch: 2, ..run(43, &[b"d"]) }),
         ] {
             assert!(!all.take(&other.view()), "{case}");
         }

@@ -18,12 +18,12 @@ pub const FAN_OUT_MAX: u32 = 48;
 /// A tree of nodes, numbered so that each parent comes before its children; node 0 is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    places: Vec<Place>,
+    places: Vec<TreePosition>,
 }
 
 /// One node's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct TreePosition {
     parent: Option<NodeId>,
     rank: Option<Rank>,
     name: Option<String>,
@@ -63,14 +63,14 @@ impl Tree {
         in_range("k", k, 2, NODE_COUNT_MAX as u64)?;
         in_range("the number of nodes", node_count, 1, NODE_COUNT_MAX as u64)?;
         // Node i was adopted by the node whose base-k digits lack i's highest one.
-        let mut places = vec![Place { parent: None, rank: Some(Rank(0)), name: None }];
+        let mut places = vec![TreePosition { parent: None, rank: Some(Rank(0)), name: None }];
         let mut power = 1_u64;
         for node in 1..node_count {
             while power * u64::from(k) <= u64::from(node) {
                 power *= u64::from(k);
             }
             let parent = NodeId((u64::from(node) % power) as u32);
-            places.push(Place { parent: Some(parent), rank: Some(Rank(node)), name: None });
+            places.push(TreePosition { parent: Some(parent), rank: Some(Rank(node)), name: None });
         }
         Ok(Tree { places })
     }
@@ -82,7 +82,7 @@ impl Tree {
         let mut inner = vec![false; parents.len()];
         parents.iter().filter_map(|(_, parent)| *parent).for_each(|parent| inner[parent] = true);
         let mut ranks = (0..).map(Rank);
-        let places = parents.into_iter().zip(inner).map(|((name, parent), inner)| Place {
+        let places = parents.into_iter().zip(inner).map(|((name, parent), inner)| TreePosition {
             parent: parent.map(|parent| NodeId(parent as u32)),
             rank: if inner { None } else { ranks.next() },
             name: Some(name),
@@ -92,7 +92,7 @@ impl Tree {
 
     /// All leaves at `depth`, spread evenly.
     fn levels(fan_out: u32, depth: u32, leaf_count: u32) -> Self {
-        let mut places = vec![Place { parent: None, rank: None, name: None }];
+        let mut places = vec![TreePosition { parent: None, rank: None, name: None }];
         let mut level = vec![(NodeId::ROOT, 0, leaf_count)];
         for height in (0..depth).rev() {
             let leaves_each = u64::from(fan_out).saturating_pow(height);
@@ -104,7 +104,7 @@ impl Tree {
                     let (from, to) = (bound(part), bound(part + 1));
                     let rank = (height == 0).then_some(Rank(from));
                     next.push((NodeId(places.len() as u32), from, to - from));
-                    places.push(Place { parent: Some(parent), rank, name: None });
+                    places.push(TreePosition { parent: Some(parent), rank, name: None });
                 }
             }
             level = next;

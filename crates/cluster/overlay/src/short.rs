@@ -42,8 +42,8 @@ fn read_command(from: &mut Plain<'_>) -> Option<Command> {
     let (kind, stream) = (from.short(), from.short());
     match kind {
         DATA => {
-            let (to, cut) = (RankSet::read(from), RankSet::read(from));
-            Some(Command::Data { stream, to, cut, payload: from.bytes().to_vec() })
+            let to = RankSet::read(from);
+            Some(Command::Data { stream, to, payload: from.bytes().to_vec() })
         }
         RETIRE => Some(Command::Retire { stream, below: from.number(u64::MAX) }),
         _ => None,
@@ -60,11 +60,10 @@ pub(crate) fn put(frame: &Frame, out: &mut Vec<u8>) -> bool {
             true
         }
         Body::Ordered(order, Ordered::Command(sequence, command)) => match &**command {
-            Command::Data { stream, to, cut, payload } => {
+            Command::Data { stream, to, payload } => {
                 out.reserve(HEAD_BYTES_MAX + payload.len());
                 put_command(frame.link, (*order, *sequence), (DATA, *stream), out);
                 to.put(out);
-                cut.put(out);
                 put_bytes(payload, out);
                 true
             }
@@ -124,17 +123,13 @@ mod tests {
     fn body() -> impl Strategy<Value = Body> {
         let values = proptest::collection::vec(bytes(70), 1..4).prop_map(|all| all.iter().collect::<Values>());
         let units = ((short(), short(), short(), number()), short(), ranks(), values).prop_map(
-            |((first, reign, stream, wave), attempt, covers, values)| {
-                let run = RunRef { reign, stream, wave, attempt, covers: &covers, values: values.view() };
+            |((first, epoch, stream, wave), attempt, covers, values)| {
+                let run = RunRef { epoch, stream, wave, attempt, covers: &covers, values: values.view() };
                 Body::Units(first, Box::new(run.into()))
             },
         );
-        let data = (short(), ranks(), ranks(), bytes(300)).prop_map(|(stream, to, cut, payload)| Command::Data {
-            stream,
-            to,
-            cut,
-            payload,
-        });
+        let data =
+            (short(), ranks(), bytes(300)).prop_map(|(stream, to, payload)| Command::Data { stream, to, payload });
         let retire = (short(), number()).prop_map(|(stream, below)| Command::Retire { stream, below });
         let close = short().prop_map(|stream| Command::Close { stream });
         let command = (short(), number(), prop_oneof![data, retire, close])
@@ -188,9 +183,9 @@ mod tests {
     fn what_is_frequent_is_read_here() {
         let link = Link { incarnation: 3, number: 1 };
         let all = RankSet::range(Rank(3), Rank(9));
-        let data = Command::Data { stream: 1, to: all.clone(), cut: RankSet::EMPTY, payload: vec![7; 3] };
+        let data = Command::Data { stream: 1, to: all.clone(), payload: vec![7; 3] };
         let values = Values::from_iter([[1]]);
-        let run = RunRef { reign: 1, stream: 2, wave: 1 << 40, attempt: 0, covers: &all, values: values.view() };
+        let run = RunRef { epoch: 1, stream: 2, wave: 1 << 40, attempt: 0, covers: &all, values: values.view() };
         for body in [
             Body::Ordered(4, Ordered::Command(1 << 20, data.into())),
             Body::Ordered(4, Ordered::Command(5, Command::Retire { stream: 1, below: 1 << 30 }.into())),

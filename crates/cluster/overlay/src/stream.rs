@@ -1,8 +1,6 @@
-//! A stream: ranks, a filter upwards, a filter downwards, and when a wave goes on.
+//! A stream: ranks, a filter upwards, and when a wave goes on.
 //!
-//! Next: `node::waves` for how waves are merged, `node::commands` for what is narrowed, `trimtab-reduce` for the filters.
-
-pub use trimtab_reduce::Down;
+//! Next: `node::waves` for how waves are merged, `trimtab-reduce` for the filters.
 
 use crate::limits::{WAVE_WINDOW, WAVE_WINDOW_NUMBERS};
 use serde::{Deserialize, Serialize};
@@ -18,22 +16,14 @@ pub struct StreamSpec {
     pub filter: FilterSpec,
     /// When a node passes a wave on.
     pub sync: Sync,
-    /// The part of a command's payload that ranks below a node get.
-    pub down: Down,
 }
 
 impl StreamSpec {
     /// Waves that a leaf may be ahead of the oldest unfinished one; all nodes say the same.
     pub fn wave_window(&self) -> u64 {
         match self.filter {
-            FilterSpec::Sum | FilterSpec::SumReal | FilterSpec::Min | FilterSpec::Max | FilterSpec::Mean => {
-                WAVE_WINDOW_NUMBERS
-            }
-            FilterSpec::Histogram(_)
-            | FilterSpec::TopK(_)
-            | FilterSpec::Classes(_)
-            | FilterSpec::Concat(_)
-            | FilterSpec::Own { .. } => WAVE_WINDOW,
+            FilterSpec::Sum => WAVE_WINDOW_NUMBERS,
+            FilterSpec::Concat(_) | FilterSpec::Own { .. } => WAVE_WINDOW,
         }
     }
 }

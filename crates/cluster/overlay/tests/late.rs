@@ -34,7 +34,7 @@ fn leaves(actions: &[Action]) -> bool {
 }
 
 fn accept() -> Body {
-    let fresh = Some(Snapshot { cursor: Cursor { reign: 1, sequence: 0 }, streams: Vec::new() });
+    let fresh = Some(Snapshot { cursor: Cursor { epoch: 1, sequence: 0 }, streams: Vec::new() });
     Body::Accept(Box::new(Accept { depth: 1, pulse: 1, fresh }))
 }
 
@@ -112,7 +112,7 @@ fn root(at_us: u64) -> Node {
 }
 
 fn beat(root: &mut Node, now_us: u64, child: u32, order: u32) {
-    hears(root, now_us, child, 0, Body::Ordered(order, Ordered::Beat(Cursor { reign: 1, sequence: 0 })));
+    hears(root, now_us, child, 0, Body::Ordered(order, Ordered::Beat(Cursor { epoch: 1, sequence: 0 })));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! The laws a filter must keep, as functions that any test can call.
 //!
 //! The tree merges in whatever order and grouping the network and lost nodes leave, so a filter that breaks one of
-//! these gives results that differ from run to run. Give [`check`] and [`check_shape`] values from a property test, and
-//! [`check_down`] payloads and ways down.
+//! these gives results that differ from run to run. Give [`check`] and [`check_shape`] values from a property test.
 //!
 //! Next: `tests/laws.rs` of this crate, which does that for every built-in filter and for one of a user's.
 
-use crate::{Bad, DownFilter, Filter, RankSet};
+use crate::{Bad, Filter};
 use std::fmt::Debug;
 
 /// A law that a filter broke, with the values that show it.
@@ -47,18 +46,6 @@ pub enum Broken {
         value: String,
         /// After.
         came_back: String,
-    },
-    /// The part that some ranks get of a payload depended on the way to them.
-    #[error("narrowing: what {ranks} get is {at_once}, and {step_by_step} by way of {path:?}")]
-    Narrowing {
-        /// The last ones.
-        ranks: RankSet,
-        /// The ranks below each node on the way.
-        path: Vec<RankSet>,
-        /// Taken from the whole.
-        at_once: String,
-        /// Taken step by step.
-        step_by_step: String,
     },
 }
 
@@ -102,24 +89,6 @@ pub fn check_shape<F: Filter>(filter: &F, values: &[F::Value], choices: &[(usize
     }
     let in_a_tree = rest.pop().unwrap_or_else(|| Ok(filter.identity()));
     same_or_broken(filter, &in_a_row, &in_a_tree)
-}
-
-/// Checks that what ranks get of a payload doesn't depend on the way. `path` has the ranks below each node from the root
-/// down to a leaf, each of which counts as far as it is among those above it; that a node passes on all it got is no step.
-/// An error at once must be one step by step.
-pub fn check_down(filter: &dyn DownFilter, payload: &[u8], path: &[RankSet]) -> Result<(), Broken> {
-    let Some(first) = path.first() else { return Ok(()) };
-    let (mut ranks, mut step_by_step) = (first.clone(), filter.narrow(payload, first));
-    for below in &path[1..] {
-        ranks = ranks.intersection(below);
-        step_by_step = step_by_step.and_then(|payload| filter.narrow(&payload, &ranks));
-    }
-    let at_once = filter.narrow(payload, &ranks);
-    if at_once.as_ref().ok() == step_by_step.as_ref().ok() {
-        return Ok(());
-    }
-    let (at_once, step_by_step) = (show(&at_once), show(&step_by_step));
-    Err(Broken::Narrowing { ranks, path: path.to_vec(), at_once, step_by_step })
 }
 
 fn same_or_broken<F: Filter>(

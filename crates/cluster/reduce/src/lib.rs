@@ -2,10 +2,8 @@
 //!
 //! A [`Filter`] says how two values become one. The tree may merge in any order and grouping, so a filter must be
 //! associative and commutative with an identity, bit for bit; [`laws::check`] holds any filter to that, also a user's.
-//! Merging a value twice is *not* assumed to be harmless: a sum would be wrong. Instead every [`Partial`] names the
-//! ranks whose contributions it holds, and two that share a rank refuse to merge.
-//!
-//! Payloads that come down may be narrowed to the ranks below ([`DownFilter`]), by the same kind of laws.
+//! Merging a value twice is *not* assumed to be harmless: a sum would be wrong. Instead the tree names the ranks whose
+//! contributions a value holds, and never merges two that share a rank.
 //!
 //! Bytes from other nodes are bounded and checked; what is malformed gives an error, never a panic. Nothing here reads
 //! a file, a socket or a clock.
@@ -13,21 +11,17 @@
 //! Next: [`filter`] for the contract, [`FilterSpec`] for how a stream names one, `trimtab-overlay` for who merges.
 #![forbid(unsafe_code)]
 
-pub mod down;
 pub mod exact;
 pub mod filter;
 pub mod laws;
 pub mod lists;
 pub mod numbers;
-mod partial;
 pub mod plain;
 mod ranks;
 pub mod spec;
 mod values;
 
-pub use down::{Down, DownFilter};
 pub use filter::{Accumulator, AnyFilter, Bad, Filter};
-pub use partial::{Overlap, Partial};
 pub use ranks::RankSet;
 pub use spec::{FilterSpec, Registry};
 pub use values::{VALUE_BYTES_MAX, Values, ValuesRef};

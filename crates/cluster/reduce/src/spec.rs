@@ -5,9 +5,8 @@
 //!
 //! Next: `trimtab-overlay`, which opens streams.
 
-use crate::down::{Context, Down, DownFilter, Scatter};
-use crate::lists::{Classes, Concat, TOP_COUNT_MAX, TopK};
-use crate::numbers::{Histogram, Max, Mean, Min, Ordered, Sum, SumReal};
+use crate::lists::Concat;
+use crate::numbers::Sum;
 use crate::{AnyFilter, Bad};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,20 +18,6 @@ use std::sync::Arc;
 pub enum FilterSpec {
     /// [`Sum`] of integers.
     Sum,
-    /// [`SumReal`]: exact sum of doubles.
-    SumReal,
-    /// [`Min`] with its rank.
-    Min,
-    /// [`Max`] with its rank.
-    Max,
-    /// [`Mean`] as sum and count.
-    Mean,
-    /// [`Histogram`] with bins between these edges.
-    Histogram(Vec<Ordered>),
-    /// [`TopK`]: so many of the largest.
-    TopK(u32),
-    /// [`Classes`]: at most so many different values.
-    Classes(u32),
     /// [`Concat`]: at most so many bytes.
     Concat(u32),
     /// A user's own, by name, with parameters only it understands.
@@ -47,14 +32,10 @@ pub enum FilterSpec {
 /// Makes a user's filter from its parameters.
 type Builder = Box<dyn Fn(&[u8]) -> Result<Arc<dyn AnyFilter>, Bad> + Send + Sync>;
 
-/// Makes a user's downstream filter from its parameters.
-type DownBuilder = Box<dyn Fn(&[u8]) -> Result<Arc<dyn DownFilter>, Bad> + Send + Sync>;
-
-/// The users' own filters of one program, upwards and downwards.
+/// The users' own filters of one program.
 #[derive(Default)]
 pub struct Registry {
     builders: BTreeMap<String, Builder>,
-    down_builders: BTreeMap<String, DownBuilder>,
 }
 
 impl Registry {
@@ -67,45 +48,10 @@ impl Registry {
         self.builders.insert(name.to_owned(), Box::new(builder));
     }
 
-    /// Adds a downstream filter, or replaces one of the same name.
-    pub fn register_down(
-        &mut self,
-        name: &str,
-        builder: impl Fn(&[u8]) -> Result<Arc<dyn DownFilter>, Bad> + Send + Sync + 'static,
-    ) {
-        self.down_builders.insert(name.to_owned(), Box::new(builder));
-    }
-
-    /// The downstream filter that a stream names; none if everybody gets everything.
-    ///
-    /// # Errors
-    /// When it is not registered here, or its parameters are wrong.
-    pub fn build_down(&self, down: &Down) -> Result<Option<Arc<dyn DownFilter>>, Bad> {
-        Ok(match down {
-            Down::Same => None,
-            Down::Scatter => Some(Arc::new(Scatter)),
-            Down::Context => Some(Arc::new(Context)),
-            Down::Own { name, parameters } => {
-                let builder = self.down_builders.get(name).ok_or_else(|| Bad::Unknown { name: name.clone() })?;
-                Some(builder(parameters)?)
-            }
-        })
-    }
-
     /// The filter that a stream names.
     pub fn build(&self, spec: &FilterSpec) -> Result<Arc<dyn AnyFilter>, Bad> {
         Ok(match spec {
             FilterSpec::Sum => Arc::new(Sum),
-            FilterSpec::SumReal => Arc::new(SumReal),
-            FilterSpec::Min => Arc::new(Min),
-            FilterSpec::Max => Arc::new(Max),
-            FilterSpec::Mean => Arc::new(Mean),
-            FilterSpec::Histogram(edges) => Arc::new(Histogram::new(edges.clone())?),
-            FilterSpec::TopK(count) if *count as usize > TOP_COUNT_MAX => {
-                return Err(Bad::TooMany { filter: "top-k", count: *count as usize, count_max: TOP_COUNT_MAX });
-            }
-            FilterSpec::TopK(count) => Arc::new(TopK { count: *count }),
-            FilterSpec::Classes(class_count_max) => Arc::new(Classes { class_count_max: *class_count_max }),
             FilterSpec::Concat(byte_count_max) => Arc::new(Concat { byte_count_max: *byte_count_max }),
             FilterSpec::Own { name, parameters } => {
                 let builder = self.builders.get(name).ok_or_else(|| Bad::Unknown { name: name.clone() })?;
@@ -117,6 +63,6 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.builders.keys().chain(self.down_builders.keys())).finish()
+        f.debug_set().entries(self.builders.keys()).finish()
     }
 }

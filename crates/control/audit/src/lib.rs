@@ -45,13 +45,13 @@ pub struct Entry {
     /// Its program.
     pub program: String,
     /// The action.
-    pub what: What,
+    pub what: AuditedAction,
 }
 
 /// The action that a line records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-pub enum What {
+pub enum AuditedAction {
     /// The change is about to be made.
     Begin,
     /// A site's agent is about to start an agent of the process's own user for it; that one writes what it changes into
@@ -173,7 +173,7 @@ pub struct Cause {
 
 impl Entry {
     /// A line about a process, as of now and here.
-    pub fn now(cause: &Cause, target: &Target, what: What) -> Self {
+    pub fn now(cause: &Cause, target: &Target, what: AuditedAction) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Entry {
             unix_s: since.as_secs_f64(),
@@ -217,7 +217,7 @@ mod tests {
                 std::thread::spawn(move || {
                     let mut log = Log::open(&path).expect("it opens");
                     for _ in 0..50 {
-                        let what = What::Failed { reason: format!("writer {writer}") };
+                        let what = AuditedAction::Failed { reason: format!("writer {writer}") };
                         log.write(&Entry::now(&cause(), &target(), what)).expect("it writes");
                     }
                 })
@@ -240,7 +240,7 @@ mod tests {
         let error = Log::open(&link).expect_err("a link may lead anywhere").to_string();
         assert!(error.contains("link can't be written, so nothing was changed"), "{error}");
         let mut full = Log::open(Path::new("/dev/full")).expect("it opens");
-        assert!(full.write(&Entry::now(&cause(), &target(), What::Begin)).is_err());
+        assert!(full.write(&Entry::now(&cause(), &target(), AuditedAction::Begin)).is_err());
     }
 
     #[test]

@@ -56,6 +56,14 @@ pub(crate) fn person(peer: &Peer) -> Result<(), Refusal> {
     }
 }
 
+/// Only agents may; the host whose agent it is.
+pub(crate) fn agent(peer: &Peer) -> Result<&str, Refusal> {
+    match &peer.role {
+        Role::Node { host } => Ok(host),
+        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only the agents of nodes may"))),
+    }
+}
+
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
 }

@@ -45,11 +45,11 @@ pub(crate) async fn listen(
     Path(id): Path<u64>,
 ) -> Result<Json<Heard>, Refusal> {
     person(&caller)?;
-    let (call, bell) = controller.waits().listen(id, &caller.role, Instant::now())?;
+    let (call, called) = controller.waits().listen(id, &caller.role, Instant::now())?;
     if call.is_some() {
         return Ok(Json(Heard { call }));
     }
-    let _rang = tokio::time::timeout(HOLD_MAX, bell.notified()).await;
+    let _rang = tokio::time::timeout(HOLD_MAX, called.notified()).await;
     let (call, _) = controller.waits().listen(id, &caller.role, Instant::now())?;
     Ok(Json(Heard { call }))
 }

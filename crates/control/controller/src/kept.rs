@@ -97,7 +97,7 @@ impl Drop for Coming {
 async fn take(controller: &Controller, body: Body) -> Result<Bytes, Refusal> {
     let refused = |status, what: &str| Refusal(status, what.to_owned());
     let closed = |_| refused(StatusCode::SERVICE_UNAVAILABLE, "the controller is ending");
-    let _turn = controller.desk.acquire().await.map_err(closed)?;
+    let _turn = controller.store_turn.acquire().await.map_err(closed)?;
     let body = tokio::time::timeout(REPORT_TIME_MAX, to_bytes(body, REPORT_BYTES_MAX)).await;
     let body = body.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the report took too long to come"))?;
     let long = format!("the report is longer than {} MiB, or broke off", REPORT_BYTES_MAX >> 20);
@@ -192,7 +192,7 @@ fn line(summary: JobSummary) -> JobLine {
 
 fn window_line(window: WindowSummary) -> WindowLine {
     WindowLine {
-        window: window.batch,
+        window: window.number,
         trigger: window.trigger,
         started_unix_s: window.started_unix_s,
         valid: window.valid,

@@ -8,6 +8,7 @@
 //! - [`places`]: which agents there are, and who calls whom.
 //! - [`windows`]: who wants agents where, and what came of it.
 //! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
+//! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
 //! - [`routes`]: the API; `listener` lets nobody near it who has no certificate, `live` and `revoking` end who had one.
 //!
@@ -21,15 +22,18 @@ mod kept;
 mod listener;
 mod live;
 pub mod places;
+mod probes;
 mod revoking;
 pub mod root;
 pub mod routes;
 mod state;
 pub mod waits;
+mod weather;
 pub mod windows;
 
 pub use error::Error;
 
+pub use trimtab_site::weather as said_of_weather;
 /// A site's parts, for whoever runs or asks one: the authority, identities, roles, and what is said.
 pub use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, TREE_PORT, api, jobs};
 pub use trimtab_site::{Authority, Client, Identity, Role, Serial, SiteError};
@@ -82,7 +86,8 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         root: Mutex::new(root),
         store: Mutex::new(store),
         waits: Mutex::default(),
-        desk: Semaphore::new(1),
+        probes: Mutex::default(),
+        store_turn: Semaphore::new(1),
         nodes,
         revoked,
         tree_port: tree_address.port(),

@@ -16,7 +16,7 @@ pub const AGENT_COUNT_MAX: usize = 65_536;
 
 /// An agent's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AgentPlace {
     /// Its host, as its certificate says.
     pub host: String,
     /// Where it awaits agents below it; port 0: nowhere.
@@ -25,10 +25,10 @@ pub struct Place {
     pub start: u64,
 }
 
-impl Place {
+impl AgentPlace {
     /// True if it may be an agent at that place, connected again or started anew: then it has the port to itself.
     /// Where there is no port, an agent is known by its start.
-    fn may_follow(&self, earlier: &Place) -> bool {
+    fn may_follow(&self, earlier: &AgentPlace) -> bool {
         self.address == earlier.address && (self.address.port() != 0 || self.start == earlier.start)
     }
 }
@@ -38,7 +38,7 @@ impl Place {
 pub struct Places {
     tree: u64,
     fan_out: usize,
-    places: Vec<Place>,
+    places: Vec<AgentPlace>,
 }
 
 impl Places {
@@ -53,12 +53,12 @@ impl Places {
     }
 
     /// All, by their numbers.
-    pub fn all(&self) -> &[Place] {
+    pub fn all(&self) -> &[AgentPlace] {
         &self.places
     }
 
     /// Takes an agent in, or notes where it is now; its number. None if there are too many.
-    pub fn take(&mut self, place: Place) -> Option<u32> {
+    pub fn take(&mut self, place: AgentPlace) -> Option<u32> {
         let index = self.places.iter().position(|known| known.host == place.host).unwrap_or(self.places.len());
         if index >= AGENT_COUNT_MAX {
             return None;
@@ -71,7 +71,7 @@ impl Places {
     }
 
     /// Why an agent can't be taken in while another one with its identity is connected, if there is one.
-    pub fn connected_beside(&self, place: &Place, connected: &RankSet) -> Option<String> {
+    pub fn connected_beside(&self, place: &AgentPlace, connected: &RankSet) -> Option<String> {
         let index = self.places.iter().position(|known| known.host == place.host)?;
         let known = &self.places[index];
         if place.may_follow(known) || !connected.contains(Rank(index as u32)) {
@@ -94,7 +94,7 @@ impl Places {
     pub fn above(&self, index: u32) -> Vec<Ancestor> {
         let above = std::iter::successors(self.parent(index as usize), |at| self.parent(*at));
         let ancestor = |at: usize| {
-            let Place { host, address, .. } = self.places.get(at).filter(|place| place.address.port() != 0)?;
+            let AgentPlace { host, address, .. } = self.places.get(at).filter(|place| place.address.port() != 0)?;
             Some(Ancestor { index: at as u32, host: host.clone(), address: *address })
         };
         above.filter_map(ancestor).collect()
@@ -124,8 +124,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn place(host: &str, last: u8, port: u16) -> Place {
-        Place { host: host.to_owned(), address: SocketAddr::from(([10, 0, 0, last], port)), start: 1 }
+    fn place(host: &str, last: u8, port: u16) -> AgentPlace {
+        AgentPlace { host: host.to_owned(), address: SocketAddr::from(([10, 0, 0, last], port)), start: 1 }
     }
 
     fn places(count: u8, fan_out: usize) -> Places {
@@ -140,7 +140,7 @@ mod tests {
     fn one_identity_at_two_places_is_seen() {
         let mut places = places(3, 2);
         assert_eq!(places.take(place("n2.site", 2, 0)), Some(2), "nobody can call it");
-        let again = |place: Place| Place { start: 2, ..place };
+        let again = |place: AgentPlace| AgentPlace { start: 2, ..place };
         let (copied, second) = (Some("copied to two hosts"), Some("end one of them"));
         for (name, place, connected, expected) in [
             ("connected from another host", place("n1.site", 7, 1), 1, copied),

@@ -11,7 +11,7 @@ use crate::state::Controller;
 use std::sync::Arc;
 use std::time::Duration;
 use trimtab_reduce::RankSet;
-use trimtab_site::{Knock, Revoked, Watch};
+use trimtab_site::{Notice, Revoked, Watch};
 use trimtab_types::{Rank, notice};
 
 /// Time between two looks whether somebody was revoked.
@@ -49,12 +49,12 @@ pub(crate) async fn tell(controller: Arc<Controller>, revoked: Arc<Revoked>) {
             continue;
         }
         let asking = controller.clone();
-        let knocked = tokio::task::spawn_blocking(move || {
-            let answers = asking.root().knock(&Knock::Revoked, missing.clone()).unwrap_or_default();
+        let notified = tokio::task::spawn_blocking(move || {
+            let answers = asking.root().notify(&Notice::Revoked, missing.clone()).unwrap_or_default();
             let answered: Vec<RankSet> = answers.into_keys().map(|index| RankSet::one(Rank(index))).collect();
             (RankSet::union_of(&answered), missing)
         });
-        let Ok((answered, missing)) = knocked.await else { continue };
+        let Ok((answered, missing)) = notified.await else { continue };
         *told = told.union(&answered);
         if !answered.covers(&missing) {
             tokio::time::sleep(AGAIN).await;

@@ -1,4 +1,4 @@
-//! The controller's place in the tree: it knocks at agents, and hears what they say of themselves.
+//! The controller's place in the tree: it notifies agents, and hears what they say of themselves.
 //!
 //! Each question is a stream of its own, opened for whoever is asked and closed when they have answered or their time is
 //! over; between questions nothing but beats is in the tree. Answers come one by one and are not held up to be merged,
@@ -15,12 +15,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Hosted;
 use trimtab_link::{Address, Config, Hand, Handle, incarnation_now};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Told};
 use trimtab_reduce::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
-use trimtab_site::{Identity, Knock, TIMING};
+use trimtab_site::{Identity, Notice, TIMING};
 use trimtab_types::notice;
 
 /// Whoever has not answered after so long is left out.
@@ -110,11 +109,11 @@ impl Root {
         self.hosted.handle().troubles().last().map(|trouble| format!("{}: {}", trouble.with, trouble.what))
     }
 
-    /// Knocks at some agents and waits for their answers, for a second at most.
+    /// Notifies some agents and waits for their answers, for a second at most.
     ///
     /// # Errors
     /// When too many commands are on their way.
-    pub fn knock(&mut self, knock: &Knock, at: RankSet) -> Result<BTreeMap<u32, Answer>, Busy> {
+    pub fn notify(&mut self, notify: &Notice, at: RankSet) -> Result<BTreeMap<u32, Answer>, Busy> {
         let at = at.intersection(&self.members());
         let mut answers = BTreeMap::new();
         if at.is_empty() {
@@ -124,8 +123,8 @@ impl Root {
         let concat = Concat { byte_count_max: VALUE_BYTES_MAX as u32 };
         let handle = self.hosted.handle();
         let filter = FilterSpec::Concat(concat.byte_count_max);
-        let stream = handle.open(StreamSpec { target: at.clone(), filter, sync: Sync::DontWait, down: Down::Same })?;
-        let payload = postcard::to_allocvec(knock).unwrap_or_default();
+        let stream = handle.open(StreamSpec { target: at.clone(), filter, sync: Sync::DontWait })?;
+        let payload = postcard::to_allocvec(notify).unwrap_or_default();
         let asked = Instant::now();
         let sent = handle.multicast(stream, at.clone(), payload);
         while sent.is_ok() && (answers.len() as u64) < at.rank_count() {

@@ -4,11 +4,10 @@
 //!
 //! Next: `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
-use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
-use crate::listener::Peer;
-use crate::places::Place;
+use crate::asked::{Caller, Refusal, Shared, agent, off_thread, person, read};
+use crate::places::AgentPlace;
 use crate::state::Controller;
-use crate::{calls, kept};
+use crate::{calls, kept, weather};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -19,11 +18,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use trimtab_reduce::RankSet;
+use trimtab_site::Notice;
 use trimtab_site::api::{
     BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, RevokedList, SCHEMA, Service, Tree, Wanted,
     WindowState,
 };
-use trimtab_site::{Knock, Role};
 use trimtab_types::{Rank, notice};
 
 /// All of the API.
@@ -43,6 +42,10 @@ pub fn routes(controller: Arc<Controller>) -> Router {
         .route("/v1/jobs/{id}/trigger", post(calls::trigger))
         .route("/v1/waits", post(calls::begin))
         .route("/v1/waits/{id}", get(calls::listen).delete(calls::end))
+        .route("/v1/weather/{host}/{nice}", get(weather::host))
+        .route("/v1/weather/{host}/to/{peer}", post(weather::pair))
+        .route("/v1/probes/{id}/order", get(weather::order))
+        .route("/v1/probes/{id}/outcome", post(weather::outcome))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(controller)
@@ -52,14 +55,6 @@ async fn nothing() -> Refusal {
     Refusal(StatusCode::NOT_FOUND, "there is no such thing; docs/api.md lists what can be asked".to_owned())
 }
 
-/// Only agents may; the host whose agent it is.
-fn agent(peer: &Peer) -> Result<&str, Refusal> {
-    match &peer.role {
-        Role::Node { host } => Ok(host),
-        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only the agents of nodes may"))),
-    }
-}
-
 async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
     let host = agent(&caller)?;
     let Enrol { version, port, start } = read(&body)?;
@@ -67,7 +62,7 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
         let what = format!("this controller is version {}, the agent {version}: run the same on both", own_version());
         return Err(Refusal(StatusCode::CONFLICT, what));
     }
-    let place = Place { host: host.to_owned(), address: SocketAddr::new(caller.address.ip(), port), start };
+    let place = AgentPlace { host: host.to_owned(), address: SocketAddr::new(caller.address.ip(), port), start };
     let asked = controller.clone();
     let members = off_thread(move || Ok(asked.root().members())).await?;
     let beside = controller.state().places.connected_beside(&place, &members);
@@ -98,7 +93,7 @@ async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, R
     let answers = off_thread(move || {
         let mut root = asked.root();
         let members = root.members();
-        let answers = root.knock(&Knock::Health, members.clone());
+        let answers = root.notify(&Notice::Health, members.clone());
         Ok((members, answers?, root.child_count(), root.trouble()))
     });
     let (members, answers, children, trouble) = answers.await?;
@@ -155,7 +150,7 @@ async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result
         (id, missing, RankSet::union_of(&ranks))
     };
     notice(&format!("window {id} of {} from {}", caller.role, caller.address));
-    off_thread(move || Ok(controller.root().knock(&Knock::Window(id), ranks)?)).await?;
+    off_thread(move || Ok(controller.root().notify(&Notice::Window(id), ranks)?)).await?;
     Ok(Json(Begun { id, missing }))
 }
 

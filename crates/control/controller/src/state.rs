@@ -3,6 +3,7 @@
 //! Next: `asked` for how a request reaches it.
 
 use crate::places::Places;
+use crate::probes::Probes;
 use crate::root::Root;
 use crate::waits::Waits;
 use crate::windows::Windows;
@@ -22,8 +23,9 @@ pub struct Controller {
     /// Locked while the disk is waited for: by threads that may wait.
     pub(crate) store: Mutex<Store>,
     pub(crate) waits: Mutex<Waits>,
+    pub(crate) probes: Mutex<Probes>,
     /// Long reports are taken in one at a time.
-    pub(crate) desk: Semaphore,
+    pub(crate) store_turn: Semaphore,
     /// The root of the tree again, without a lock.
     pub(crate) nodes: Handle,
     pub(crate) revoked: Option<Arc<Revoked>>,
@@ -51,6 +53,10 @@ impl Controller {
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         // A panic leaves at most a transaction that did not happen.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn probes(&self) -> MutexGuard<'_, Probes> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {

@@ -42,7 +42,7 @@ struct Wait {
     calls: Vec<String>,
     asked: Instant,
     call: Option<Call>,
-    bell: Arc<Notify>,
+    called: Arc<Notify>,
 }
 
 /// Why not.
@@ -109,7 +109,7 @@ impl Waits {
             calls: awaiting.calls,
             asked: now,
             call: None,
-            bell: Arc::default(),
+            called: Arc::default(),
         };
         self.waits.insert(id, wait);
         Ok(id)
@@ -122,7 +122,7 @@ impl Waits {
     pub fn listen(&mut self, id: u64, by: &Role, now: Instant) -> Result<(Option<Call>, Arc<Notify>), Denied> {
         let wait = self.waits.get_mut(&id).filter(|wait| wait.by == *by).ok_or(Denied::NotYours)?;
         wait.asked = now;
-        Ok((wait.call.take(), wait.bell.clone()))
+        Ok((wait.call.take(), wait.called.clone()))
     }
 
     /// They wait no more.
@@ -132,7 +132,7 @@ impl Waits {
     pub fn end(&mut self, id: u64, by: &Role) -> Result<(), Denied> {
         self.waits.get(&id).filter(|wait| wait.by == *by).ok_or(Denied::NotYours)?;
         let wait = self.waits.remove(&id);
-        wait.iter().for_each(|wait| wait.bell.notify_one());
+        wait.iter().for_each(|wait| wait.called.notify_one());
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Waits {
                 continue;
             }
             wait.call = Some(Call { name: name.to_owned(), by: by.to_string() });
-            wait.bell.notify_one();
+            wait.called.notify_one();
             reached.heard += 1;
         }
         reached

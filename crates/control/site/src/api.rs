@@ -11,7 +11,7 @@
 //! | `GET /v1/windows/ID/order` | agents of its nodes, once each | [`Order`] |
 //! | `POST /v1/windows/ID/outcome` with [`Outcome`] | agents of its nodes | nothing |
 //!
-//! Jobs, their windows and calls are in [`crate::jobs`].
+//! Jobs, their windows and calls are in [`crate::jobs`], weather in [`crate::weather`].
 //!
 //! Everything else is answered with [`Problem`] and a number of HTTP's: 400 it can't be understood, 403 the certificate's
 //! role may not, 404 there is no such thing, 409 another version, 503 too much at once. Fields are only ever added in
@@ -31,13 +31,20 @@ pub const REPORT_BYTES_MAX: usize = 64 << 20;
 
 /// A notice of the controller to agents, through the tree: there is something to do. It grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Knock {
+pub enum Notice {
     /// Say how you are, on this stream's first wave: [`Health`].
     Health,
     /// A window wants agents; ask the controller for its order.
     Window(u64),
     /// The list of revoked certificates has changed; ask the controller for it.
     Revoked,
+    /// Say what a new process would get at this nice level, on this stream's first wave: [`crate::weather::AgentWeather`].
+    Weather {
+        /// The level.
+        nice: i32,
+    },
+    /// A probe of the network is wanted; ask the controller for its order.
+    Probe(u64),
 }
 
 /// The certificates that are good no more.
@@ -115,8 +122,8 @@ pub struct Health {
     pub up_s: u64,
     /// Processor time it has used, in milliseconds.
     pub cpu_ms: u64,
-    /// Its memory, in kB.
-    pub resident_kb: u64,
+    /// Its memory, in kB; none: not known.
+    pub resident_kb: Option<u64>,
     /// Users' agents that run on its host for windows now.
     pub windows: u32,
     /// And how many it has started altogether.

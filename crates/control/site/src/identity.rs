@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use trimtab_link::Credentials;
-use trimtab_link::credentials::Site;
+use trimtab_link::credentials::SiteIdentity;
 use trimtab_link::limits::CREDENTIAL_FILE_BYTES_MAX;
 use trimtab_link::secret::private_file;
 
@@ -193,7 +193,7 @@ impl Identity {
     /// # Errors
     /// When the key isn't the certificate's.
     pub fn credentials(&self) -> Result<Credentials, SiteError> {
-        let site = Site {
+        let site = SiteIdentity {
             authority: self.authority.clone(),
             chain: vec![self.certificate.clone()],
             key: self.key.clone_key(),

@@ -16,7 +16,7 @@
 //! Next: the controller's `kept` and `calls`, which answer.
 
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::Report;
+use trimtab_types::report::{Ended, EventKind, Report};
 
 /// A window's report, to be kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,8 +64,8 @@ pub struct JobLine {
     pub mpi: String,
     /// Its hosts.
     pub hosts: Vec<String>,
-    /// Start of rank 0, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Start of rank 0, seconds since 1970; none: not known.
+    pub started_unix_s: Option<f64>,
     /// How many windows are kept.
     pub windows: u32,
     /// The one filed last.
@@ -79,12 +79,12 @@ pub struct WindowLine {
     pub window: u32,
     /// The command that measured it.
     pub trigger: String,
-    /// Its start, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Its start, seconds since 1970; none: not known.
+    pub started_unix_s: Option<f64>,
     /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Why it ended.
-    pub ended_by: String,
+    pub ended_by: Ended,
     /// Recorded iterations; none: by time.
     pub iterations: Option<u64>,
     /// Mean share of the window in communication.
@@ -99,7 +99,7 @@ pub struct WindowLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventLine {
     /// Of which kind.
-    pub kind: String,
+    pub kind: EventKind,
     /// The value that was seen.
     pub value: String,
     /// When, seconds since 1970.

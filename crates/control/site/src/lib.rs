@@ -8,7 +8,7 @@
 //! A certificate can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again
 //! whenever it changes; agents get the controller's, too.
 //!
-//! A [`Knock`] over the tree of agents grants nothing: it says that there is something to ask the controller
+//! A [`Notice`] over the tree of agents grants nothing: it says that there is something to ask the controller
 //! for, and agents ask it directly, by a connection on which both ends have proved their roles.
 //!
 //! Next: [`role`], then [`api`] and [`jobs`] for what can be asked, [`client`] and `questions` for asking.
@@ -25,8 +25,9 @@ mod refusal;
 pub mod register;
 pub mod revoked;
 pub mod role;
+pub mod weather;
 
-pub use api::Knock;
+pub use api::Notice;
 pub use authority::Authority;
 pub use client::Client;
 pub use error::SiteError;

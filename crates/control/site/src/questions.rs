@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::error::SiteError;
 use crate::identity::Identity;
 use crate::jobs::{JobWindows, Jobs, Trigger, Triggered};
+use crate::weather::{HostWeather, PairFound};
 use std::path::Path;
 use trimtab_types::report::Report;
 
@@ -62,7 +63,25 @@ impl Client {
     }
 }
 
-/// A job's name, which stands in a path as it is.
+impl Client {
+    /// The weather of a host: all that a new process would get there.
+    ///
+    /// # Errors
+    /// As [`Client::get`], and [`SiteError::NoName`].
+    pub fn weather(&self, host: &str, nice: i32) -> Result<HostWeather, SiteError> {
+        self.get(&format!("/v1/weather/{}/{nice}", in_path(host)?))
+    }
+
+    /// The network from a host to another one, probed now.
+    ///
+    /// # Errors
+    /// As [`Client::post`], and [`SiteError::NoName`].
+    pub fn pair(&self, host: &str, peer: &str) -> Result<PairFound, SiteError> {
+        self.post(&format!("/v1/weather/{}/to/{}", in_path(host)?, in_path(peer)?), &())
+    }
+}
+
+/// The name of a job or a host, which stands in a path as it is.
 fn in_path(name: &str) -> Result<&str, SiteError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:+".contains(&byte);
     match !name.is_empty() && name.bytes().all(fits) {

@@ -144,6 +144,22 @@ pub enum Error {
         /// SQLite's error.
         source: rusqlite::Error,
     },
+    /// A measurement that is none.
+    #[error("{series}: a value or its time is no finite number; nothing was stored")]
+    NoNumber {
+        /// The series.
+        series: String,
+    },
+    /// A measurement from before the newest one.
+    #[error(
+        "{series}: this value is from {back_s} s before the newest one in the store; nothing was stored: has the clock been set back? Then wait until it has caught up, or use another file with --store PATH"
+    )]
+    ClockBack {
+        /// The series.
+        series: String,
+        /// How far back, seconds.
+        back_s: u64,
+    },
     /// No job has this id, number or beginning of an id.
     #[error("no job called {text:?} in the store {}; `trimtab list` shows the jobs", .path.display())]
     NoSuchJob {
@@ -167,24 +183,30 @@ pub enum Error {
         text: String,
     },
     /// The job has no window of this number.
-    #[error("job {job} has no window {batch}; it has {}", windows_in_words(.present))]
+    #[error("job {job} has no window {window}; it has {}", windows_in_words(.present))]
     NoSuchWindow {
         /// The job.
         job: String,
         /// The window asked for.
-        batch: u32,
+        window: u32,
         /// The windows it has, oldest first.
         present: Vec<u32>,
     },
+    /// No window of this run was ever stored.
+    #[error("the history knows no run {key:?}: a window of it comes first")]
+    NoRun {
+        /// The run's key.
+        key: String,
+    },
     /// A report that could not be read back must not be written.
     #[error(
-        "the report of window {batch} of job {job} cannot be stored (a number in it is not finite?); it was not written: report this, and keep the measurement with --json FILE"
+        "the report of window {window} of job {job} cannot be stored (a number in it is not finite?); it was not written: report this, and keep the measurement with --json FILE"
     )]
     UnstorableReport {
         /// The job.
         job: String,
         /// The window.
-        batch: u32,
+        window: u32,
         /// Where reading it back failed.
         source: serde_json::Error,
     },
@@ -234,6 +256,9 @@ impl Error {
             | Error::Ambiguous { .. }
             | Error::BadWindow { .. }
             | Error::NoSuchWindow { .. }
+            | Error::NoRun { .. }
+            | Error::NoNumber { .. }
+            | Error::ClockBack { .. }
             | Error::UnstorableReport { .. }
             | Error::UnreadableEntry { .. }
             | Error::Database { .. } => false,

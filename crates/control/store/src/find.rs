@@ -15,17 +15,17 @@ const STEM_LENGTH_MAX: usize = 12;
 pub struct Selection {
     /// The job.
     pub job: JobSummary,
-    /// The window's batch number, which exists; `None`: the text named a job only.
-    pub batch: Option<u32>,
+    /// The window's number, which exists; `None`: the text named a job only.
+    pub window: Option<u32>,
 }
 
 /// Splits "JOB" or "JOB/WINDOW".
 pub(crate) fn split(text: &str) -> Result<(&str, Option<u32>), Error> {
     match text.split_once('/') {
         None => Ok((text, None)),
-        Some((job, batch)) => {
-            let batch = batch.parse().map_err(|_| Error::BadWindow { text: text.to_string() })?;
-            Ok((job, Some(batch)))
+        Some((job, window)) => {
+            let window = window.parse().map_err(|_| Error::BadWindow { text: text.to_string() })?;
+            Ok((job, Some(window)))
         }
     }
 }

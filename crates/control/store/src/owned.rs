@@ -20,6 +20,9 @@ pub struct Room {
     pub byte_count_max: u64,
 }
 
+/// Runs kept of an owner: far less than a window's report each, and they outlive those.
+const RUN_COUNT_MAX: u32 = 10_000;
+
 /// The windows of an owner from the newest on, each with its place and the bytes up to it; those that have no room.
 const WITHOUT_ROOM: &str = "SELECT number FROM (SELECT windows.number AS number, row_number() OVER newest AS place, \
                             sum(octet_length(report)) OVER newest AS bytes \
@@ -47,10 +50,10 @@ impl Store {
             Ok(JobId(id))
         })?;
         let mut window = report.clone();
-        window.window.batch = self.next_batch(&id)?;
-        let batch = self.insert_window(&id, &window)?;
+        window.window.number = self.next_window(&id)?;
+        let number = self.insert_window(&id, &window)?;
         self.write("making room", |transaction| make_room(transaction, owner, room))?;
-        Ok((id, batch))
+        Ok((id, number))
     }
 
     /// An owner's jobs, or all owners', as [`Store::list_jobs`] does, so many at most.
@@ -78,5 +81,8 @@ fn make_room(transaction: &Transaction<'_>, owner: u32, room: Room) -> rusqlite:
     let sql = format!("DELETE FROM windows WHERE number IN ({WITHOUT_ROOM})");
     transaction.execute(&sql, params![owner, room.window_count_max, bytes])?;
     let empty = "DELETE FROM jobs WHERE owner = ?1 AND NOT EXISTS (SELECT 1 FROM windows WHERE job = jobs.number)";
-    transaction.execute(empty, [owner]).map(|_| ())
+    transaction.execute(empty, [owner])?;
+    let old = "DELETE FROM runs WHERE owner = ?1 AND number <= (SELECT number FROM runs WHERE owner = ?1 \
+               ORDER BY number DESC LIMIT 1 OFFSET ?2)";
+    transaction.execute(old, params![owner, RUN_COUNT_MAX]).map(|_| ())
 }

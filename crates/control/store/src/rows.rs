@@ -4,10 +4,11 @@
 
 use crate::Error;
 use rusqlite::Row;
+use rusqlite::types::Type;
 use std::fmt;
 use std::path::Path;
-use trimtab_types::report::{Job, Report};
-use trimtab_types::{FileAddr, Pid, Rank};
+use trimtab_types::report::{Ended, EventKind, Job, Report};
+use trimtab_types::{Pid, Rank};
 
 /// The short name of a job, unique in its store, as people type it: "particle-3".
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,16 +47,16 @@ pub struct JobSummary {
 /// The line a list shows of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowSummary {
-    /// Batch number of the window in its job, from 0.
-    pub batch: u32,
+    /// Number of the window in its job, from 0.
+    pub number: u32,
     /// The command that asked for it.
     pub trigger: String,
-    /// Wall-clock time of its start, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Wall-clock time of its start, seconds since 1970; `None`: not known.
+    pub started_unix_s: Option<f64>,
     /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Why it ended.
-    pub ended_by: String,
+    pub ended_by: Ended,
     /// The marker that counted iterations; `None`: by time.
     pub marker: Option<String>,
     /// Recorded iterations per rank; `None`: by time.
@@ -71,8 +72,8 @@ pub struct WindowSummary {
 /// The event that a window waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowEvent {
-    /// Its kind, e.g. "job-start".
-    pub kind: String,
+    /// Its kind.
+    pub kind: EventKind,
     /// The value that was seen.
     pub value: String,
     /// When, seconds since 1970.
@@ -92,24 +93,13 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
-/// The marker that counted the iterations of a job, to be used again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marker {
-    /// The function.
-    pub function: String,
-    /// The call site; `None`: any call counts.
-    pub site: Option<Site>,
-    /// How it was found: "detected", "named" or "measuremark".
-    pub source: String,
+/// A moment as the tables keep it: they have no empty one, so 0 stands for what is not known.
+pub(crate) fn moment_to_store(unix_s: Option<f64>) -> f64 {
+    unix_s.unwrap_or(0.0)
 }
 
-/// A call site, the same in every process that maps the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Path of the module.
-    pub module: String,
-    /// Return address of the call, in the module's file.
-    pub address: FileAddr,
+fn stored_moment(unix_s: f64) -> Option<f64> {
+    Some(unix_s).filter(|unix_s| *unix_s != 0.0)
 }
 
 /// Columns of a job, in the order [`RawJob::read`] takes them.
@@ -141,7 +131,7 @@ impl RawJob {
             mpi: row.get(6)?,
             hosts: Vec::new(),
             builds: Vec::new(),
-            started_unix_s: row.get(9)?,
+            started_unix_s: stored_moment(row.get(9)?),
         };
         Ok(RawJob { number: row.get(0)?, key: row.get(2)?, owner: row.get(10)?, job, lists })
     }
@@ -161,11 +151,11 @@ impl RawJob {
 /// Reads a window's line.
 pub(crate) fn read_window(row: &Row<'_>) -> rusqlite::Result<WindowSummary> {
     Ok(WindowSummary {
-        batch: row.get(0)?,
+        number: row.get(0)?,
         trigger: row.get(1)?,
-        started_unix_s: row.get(2)?,
+        started_unix_s: stored_moment(row.get(2)?),
         valid: row.get(3)?,
-        ended_by: row.get(4)?,
+        ended_by: read_ended(row, 4)?,
         marker: row.get(5)?,
         iterations: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
         communication_fraction: row.get(7)?,
@@ -174,10 +164,22 @@ pub(crate) fn read_window(row: &Row<'_>) -> rusqlite::Result<WindowSummary> {
     })
 }
 
+fn read_ended(row: &Row<'_>, column: usize) -> rusqlite::Result<Ended> {
+    let word: String = row.get(column)?;
+    Ended::from_word(&word).ok_or_else(|| of_no_set(column, format!("no window ends by {word:?}")))
+}
+
+/// A word that is of no set was written by another trimtab.
+pub(crate) fn of_no_set(column: usize, said: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, said.into())
+}
+
 fn read_event(row: &Row<'_>) -> rusqlite::Result<Option<WindowEvent>> {
     let kind: Option<String> = row.get(9)?;
     let seen = row.get::<_, Option<String>>(10)?.zip(row.get::<_, Option<f64>>(11)?);
-    Ok(kind.zip(seen).map(|(kind, (value, at_unix_s))| WindowEvent { kind, value, at_unix_s }))
+    let Some((word, (value, at_unix_s))) = kind.zip(seen) else { return Ok(None) };
+    let kind = EventKind::from_word(&word).ok_or_else(|| of_no_set(9, format!("no window waits for {word:?}")))?;
+    Ok(Some(WindowEvent { kind, value, at_unix_s }))
 }
 
 /// Reads a rank's process.
@@ -190,18 +192,10 @@ pub(crate) fn read_process(row: &Row<'_>) -> rusqlite::Result<Process> {
     })
 }
 
-/// Reads a job's marker.
-pub(crate) fn read_marker(row: &Row<'_>) -> rusqlite::Result<Marker> {
-    let module: Option<String> = row.get(1)?;
-    let address = row.get::<_, Option<i64>>(2)?.map(|address| FileAddr(address.cast_unsigned()));
-    let site = module.zip(address).map(|(module, address)| Site { module, address });
-    Ok(Marker { function: row.get(0)?, site, source: row.get(3)? })
-}
-
 /// The report as text that is certain to be readable again: JSON has no infinity, and would keep it as null.
 pub(crate) fn report_text(report: &Report) -> Result<String, Error> {
     let unstorable =
-        |source| Error::UnstorableReport { job: report.job.id.clone(), batch: report.window.batch, source };
+        |source| Error::UnstorableReport { job: report.job.id.clone(), window: report.window.number, source };
     let text = serde_json::to_string(report).map_err(unstorable)?;
     serde_json::from_str::<Report>(&text).map_err(unstorable)?;
     Ok(text)
@@ -210,4 +204,17 @@ pub(crate) fn report_text(report: &Report) -> Result<String, Error> {
 /// A list of texts as the store keeps it.
 pub(crate) fn list_text(list: &[String]) -> String {
     serde_json::Value::from(list).to_string()
+}
+
+/// Reads a list of texts.
+pub(crate) fn read_list(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
+    read_json(row, column)
+}
+
+/// Reads a value of JSON.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    let unreadable =
+        |error: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error));
+    serde_json::from_str(&text).map_err(unreadable)
 }

@@ -21,6 +21,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_jobs_and_windows.sql"),
     include_str!("../migrations/0002_events.sql"),
     include_str!("../migrations/0003_owners.sql"),
+    include_str!("../migrations/0004_runs_and_forecasts.sql"),
+    include_str!("../migrations/0005_models.sql"),
+    include_str!("../migrations/0006_series.sql"),
 ];
 
 /// Brings the store to [`SCHEMA_VERSION`], or refuses a newer or foreign file without touching it.

@@ -6,9 +6,11 @@
 //! Next: `schema.rs` for the tables, `rows.rs` for what comes back.
 
 use crate::error::BUSY_TIMEOUT_MS;
+use crate::history::Run;
 use crate::obstacle::directory_of;
 use crate::rows::{self, JOB_COLUMNS, RawJob, WINDOW_COLUMNS};
-use crate::{Error, JobId, JobSummary, Marker, Process, Selection, WindowSummary, find, location, schema};
+use crate::runs::write_run;
+use crate::{Error, JobId, JobSummary, Process, Selection, WindowSummary, find, location, schema};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -159,12 +161,12 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], [`Error::NoSuchWindow`], and those of reading.
-    pub fn window(&self, id: &JobId, batch: u32) -> Result<Report, Error> {
+    pub fn window(&self, id: &JobId, window: u32) -> Result<Report, Error> {
         let number = self.number_of(id)?;
         let sql = "SELECT report FROM windows WHERE job = ?1 AND batch = ?2";
-        match self.rows("reading a window", sql, params![number, batch], |row| row.get::<_, String>(0))?.pop() {
-            Some(text) => self.parse_report(&text, id.as_str(), batch),
-            None => Err(self.no_such_window(id, batch)?),
+        match self.rows("reading a window", sql, params![number, window], |row| row.get::<_, String>(0))?.pop() {
+            Some(text) => self.parse_report(&text, id.as_str(), window),
+            None => Err(self.no_such_window(id, window)?),
         }
     }
 
@@ -178,7 +180,7 @@ impl Store {
                    WHERE ?1 IS NULL OR windows.job = ?1 ORDER BY windows.number DESC LIMIT 1";
         let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, String>(2)?));
         let newest = self.rows("reading the newest window", sql, [number], read)?.pop();
-        newest.map(|(job, batch, text)| self.parse_report(&text, &job, batch)).transpose()
+        newest.map(|(job, window, text)| self.parse_report(&text, &job, window)).transpose()
     }
 
     /// The job and window that "JOB" or "JOB/WINDOW" stands for; JOB is an id, a job's number, or a beginning that
@@ -187,30 +189,30 @@ impl Store {
     /// # Errors
     /// [`Error::NoSuchJob`], [`Error::Ambiguous`], [`Error::BadWindow`], [`Error::NoSuchWindow`], those of reading.
     pub fn find(&self, text: &str) -> Result<Selection, Error> {
-        let (name, batch) = find::split(text)?;
+        let (name, window) = find::split(text)?;
         let job = self.find_job(name)?;
-        if let Some(batch) = batch {
-            let present = self.windows(&job.id)?.iter().any(|window| window.batch == batch);
+        if let Some(window) = window {
+            let present = self.windows(&job.id)?.iter().any(|known| known.number == window);
             if !present {
-                return Err(self.no_such_window(&job.id, batch)?);
+                return Err(self.no_such_window(&job.id, window)?);
             }
         }
-        Ok(Selection { job, batch })
+        Ok(Selection { job, window })
     }
 
-    /// The batch number the job's next window will get, unless another trimtab stores one first.
+    /// The number the job's next window will get, unless another trimtab stores one first.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], and those of reading.
-    pub fn next_batch(&self, id: &JobId) -> Result<u32, Error> {
+    pub fn next_window(&self, id: &JobId) -> Result<u32, Error> {
         let number = self.number_of(id)?;
-        free_batch(&self.connection, number).map_err(|source| self.error("counting windows", source))
+        free_number(&self.connection, number).map_err(|source| self.error("counting windows", source))
     }
 
-    /// Stores a window, all of it or nothing, and returns its batch number.
+    /// Stores a window, all of it or nothing, brings its run up to date, and returns its number.
     ///
-    /// That is `report.window.batch`, or the next free one if this is taken (another trimtab measured the same job
-    /// meanwhile). The stored report says the job id and batch number under which it is found again.
+    /// That is `report.window.number`, or the next free one if this is taken (another trimtab measured the same job
+    /// meanwhile). The stored report says the job id and number under which it is found again.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], [`Error::UnstorableReport`], and those of writing.
@@ -224,8 +226,8 @@ impl Store {
             let taken =
                 self.write("writing a window", |transaction| add_window(transaction, number, &stored, &text))?;
             match taken {
-                None => return Ok(stored.window.batch),
-                Some(free) => stored.window.batch = free,
+                None => return Ok(stored.window.number),
+                Some(free) => stored.window.number = free,
             }
         }
     }
@@ -259,40 +261,15 @@ impl Store {
         self.rows("reading processes", sql, [number], rows::read_process)
     }
 
-    /// Remembers what counted the job's iterations; `None` forgets it.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`], and those of writing.
-    pub fn set_marker(&mut self, id: &JobId, marker: Option<&Marker>) -> Result<(), Error> {
-        let number = self.number_of(id)?;
-        self.write("writing a marker", |transaction| {
-            transaction.execute("DELETE FROM markers WHERE job = ?1", [number])?;
-            let Some(marker) = marker else { return Ok(()) };
-            let module = marker.site.as_ref().map(|site| &site.module);
-            let address = marker.site.as_ref().map(|site| site.address.0.cast_signed());
-            let sql =
-                "INSERT INTO markers (job, function, site_module, site_address, source) VALUES (?1, ?2, ?3, ?4, ?5)";
-            transaction.execute(sql, params![number, marker.function, module, address, marker.source]).map(|_| ())
-        })
-    }
-
-    /// The marker that counted the job's iterations last time; `None`: not known.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`], and those of reading.
-    pub fn marker(&self, id: &JobId) -> Result<Option<Marker>, Error> {
-        let number = self.number_of(id)?;
-        let sql = "SELECT function, site_module, site_address, source FROM markers WHERE job = ?1";
-        Ok(self.rows("reading a marker", sql, [number], rows::read_marker)?.pop())
-    }
-
-    /// Forgets a job with its windows, processes and marker; its number is not given again.
+    /// Forgets a job with its windows, processes and run; its number is not given again.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], and those of writing.
     pub fn delete_job(&mut self, id: &JobId) -> Result<(), Error> {
         let number = self.number_of(id)?;
         self.write("deleting a job", |transaction| {
+            let run = "DELETE FROM runs WHERE key = (SELECT key FROM jobs WHERE number = ?1)";
+            transaction.execute(run, [number])?;
             transaction.execute("DELETE FROM jobs WHERE number = ?1", [number]).map(|_| ())
         })
     }
@@ -376,7 +353,7 @@ impl Store {
         result.map_err(|source| self.error(doing, source))
     }
 
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         doing: &'static str,
         sql: &str,
@@ -431,9 +408,9 @@ impl Store {
         number.ok_or_else(|| self.no_such_job(id.as_str()))
     }
 
-    fn parse_report(&self, text: &str, job: &str, batch: u32) -> Result<Report, Error> {
+    fn parse_report(&self, text: &str, job: &str, window: u32) -> Result<Report, Error> {
         serde_json::from_str(text).map_err(|source| {
-            let what = format!("window {batch} of job {job}");
+            let what = format!("window {window} of job {job}");
             Error::UnreadableEntry { path: self.path.clone(), what, source }
         })
     }
@@ -442,9 +419,9 @@ impl Store {
         Error::NoSuchJob { path: self.path.clone(), text: text.to_string() }
     }
 
-    fn no_such_window(&self, id: &JobId, batch: u32) -> Result<Error, Error> {
-        let present = self.windows(id)?.iter().map(|window| window.batch).collect();
-        Ok(Error::NoSuchWindow { job: id.to_string(), batch, present })
+    fn no_such_window(&self, id: &JobId, window: u32) -> Result<Error, Error> {
+        let present = self.windows(id)?.iter().map(|window| window.number).collect();
+        Ok(Error::NoSuchWindow { job: id.to_string(), window, present })
     }
 
     fn error(&self, doing: &'static str, source: rusqlite::Error) -> Error {
@@ -476,12 +453,13 @@ pub(crate) fn write_job(
                ON CONFLICT (number) DO UPDATE SET program = ?4, arguments = ?5, ranks = ?6, mpi = ?7, hosts = ?8, \
                builds = ?9, started_unix_s = ?10";
     let [arguments, hosts, builds] = [&job.arguments, &job.hosts, &job.builds].map(|list| rows::list_text(list));
-    let (program, ranks, mpi, started) = (&job.program, job.ranks, &job.mpi, job.started_unix_s);
+    let (program, ranks, mpi) = (&job.program, job.ranks, &job.mpi);
+    let started = rows::moment_to_store(job.started_unix_s);
     let values = params![number, id, key, program, arguments, ranks, mpi, hosts, builds, started];
     transaction.execute(sql, values).map(|_| ())
 }
 
-/// Adds the window, or returns the next free batch number if its own is taken.
+/// Adds the window, or returns the next free number if its own is taken.
 fn add_window(
     transaction: &Transaction<'_>,
     number: i64,
@@ -490,8 +468,8 @@ fn add_window(
 ) -> rusqlite::Result<Option<u32>> {
     let window = &report.window;
     let taken = "SELECT count(*) FROM windows WHERE job = ?1 AND batch = ?2";
-    if transaction.query_row(taken, params![number, window.batch], |row| row.get::<_, i64>(0))? > 0 {
-        return free_batch(transaction, number).map(Some);
+    if transaction.query_row(taken, params![number, window.number], |row| row.get::<_, i64>(0))? > 0 {
+        return free_number(transaction, number).map(Some);
     }
     let sql = "INSERT INTO windows (job, batch, triggered_by, started_unix_s, valid, ended_by, marker, iterations, \
                communication_fraction, time_per_iteration_s, report, event_kind, event_value, event_unix_s) \
@@ -499,25 +477,34 @@ fn add_window(
     let event = window.event.as_ref();
     let values = params![
         number,
-        window.batch,
+        window.number,
         window.trigger,
-        window.started_unix_s,
+        rows::moment_to_store(window.started_unix_s),
         window.valid,
-        window.ended_by,
+        window.ended_by.word(),
         window.marker,
         window.iterations.map(u64::cast_signed),
         report.communication_fraction.map(|estimate| estimate.mean),
         report.time_per_iteration_s.map(|estimate| estimate.mean),
         text,
-        event.map(|event| &event.kind),
+        event.map(|event| event.kind.word()),
         event.map(|event| &event.value),
         event.map(|event| event.at_unix_s),
     ];
     transaction.execute(sql, values)?;
+    update_run(transaction, number, report)?;
     Ok(None)
 }
 
-fn free_batch(connection: &Connection, number: i64) -> rusqlite::Result<u32> {
+/// The run of a job as its newest window shows it.
+fn update_run(transaction: &Transaction<'_>, number: i64, report: &Report) -> rusqlite::Result<()> {
+    let sql = "SELECT key, owner FROM jobs WHERE number = ?1";
+    let (key, owner): (String, Option<u32>) =
+        transaction.query_row(sql, [number], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    write_run(transaction, &Run::of_window(&key, owner, report))
+}
+
+fn free_number(connection: &Connection, number: i64) -> rusqlite::Result<u32> {
     let sql = "SELECT coalesce(max(batch) + 1, 0) FROM windows WHERE job = ?1";
     connection.query_row(sql, [number], |row| row.get(0))
 }

@@ -130,7 +130,7 @@ fn a_full_disk_keeps_every_earlier_window() {
     let mut kept = 0;
     let error = loop {
         match store.insert_window(&id, &report(kept, 2000)) {
-            Ok(batch) => kept = batch + 1,
+            Ok(number) => kept = number + 1,
             Err(error) => break error,
         }
         assert!(kept < 1000, "the disk never fills");
@@ -139,8 +139,8 @@ fn a_full_disk_keeps_every_earlier_window() {
     assert!(kept > 2, "{kept} windows fitted");
     for store in [store, Store::open_to_read(Some(&path)).unwrap()] {
         assert_eq!(store.windows(&id).unwrap().len(), kept as usize);
-        for batch in 0..kept {
-            assert_eq!(store.window(&id, batch).unwrap().ranks[0].iteration_times_s.len(), 2000);
+        for number in 0..kept {
+            assert_eq!(store.window(&id, number).unwrap().ranks[0].iteration_times_s.len(), 2000);
         }
     }
     // Nothing fits any more, not even an empty store beside it.
@@ -161,7 +161,7 @@ fn a_read_only_file_system_is_read_but_not_written() {
     let error = Store::open(Some(&path)).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
     let reader = Store::open_to_read(Some(&path)).unwrap();
-    assert_eq!(reader.window(&id, 0).unwrap().window.batch, 0);
+    assert_eq!(reader.window(&id, 0).unwrap().window.number, 0);
 }
 
 /// A small file system of its own, gone when dropped; `None`, loudly, where mounting is not allowed.

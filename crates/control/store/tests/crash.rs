@@ -26,9 +26,9 @@ fn a_killed_writer_loses_at_most_the_window_being_written() {
         let job = store.find("writer").unwrap().job;
         let stored = job.windows;
         assert!(stored == promised || stored == promised + 1, "round {round}: {promised} promised, {stored} stored");
-        for batch in 0..stored {
-            let window = store.window(&job.id, batch).unwrap();
-            assert_eq!((window.window.batch, window.ranks[0].iteration_times_s.len()), (batch, SAMPLES));
+        for number in 0..stored {
+            let window = store.window(&job.id, number).unwrap();
+            assert_eq!((window.window.number, window.ranks[0].iteration_times_s.len()), (number, SAMPLES));
         }
         drop(store);
         assert_sound(&path);
@@ -43,10 +43,10 @@ fn writer() {
     let mut store = Store::open(Some(Path::new(&path))).unwrap();
     let id = store.upsert_job(&job("/opt/writer"), "writer").unwrap();
     loop {
-        let batch = store.next_batch(&id).unwrap();
-        store.insert_window(&id, &report(batch, SAMPLES)).unwrap();
+        let number = store.next_window(&id).unwrap();
+        store.insert_window(&id, &report(number, SAMPLES)).unwrap();
         let mut out = std::io::stdout();
-        writeln!(out, "\nstored {}", batch + 1).unwrap();
+        writeln!(out, "\nstored {}", number + 1).unwrap();
         out.flush().unwrap();
     }
 }

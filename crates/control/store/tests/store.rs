@@ -1,22 +1,22 @@
-//! Everything that goes in comes out: jobs, windows, processes, markers, short names, two users at once.
+//! Everything that goes in comes out: jobs, windows, processes, short names, two users at once.
 
 mod common;
 
 use common::{job, report};
 use std::path::{Path, PathBuf};
-use trimtab_store::{Error, JobId, Marker, Process, Room, Site, Store, WindowEvent, site_key};
-use trimtab_types::report::Report;
-use trimtab_types::{FileAddr, Pid, Rank};
+use trimtab_store::{Error, JobId, Process, Room, Store, WindowEvent, site_key};
+use trimtab_types::report::{EventKind, Report};
+use trimtab_types::{Pid, Rank};
 
-struct Place {
+struct RankPlace {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-fn place() -> Place {
+fn place() -> RankPlace {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trimtab.db");
-    Place { _folder: folder, path }
+    RankPlace { _folder: folder, path }
 }
 
 fn open(path: &Path) -> Store {
@@ -47,33 +47,33 @@ fn windows_come_back_whole() {
     let place = place();
     let mut store = open(&place.path);
     let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
-    assert_eq!((store.next_batch(&id).unwrap(), store.newest_window(None).unwrap()), (0, None));
-    for batch in 0..3 {
-        assert_eq!(store.next_batch(&id).unwrap(), batch);
-        let mut window = report(batch, 10);
-        window.window.event = (batch == 1).then(came);
-        assert_eq!(store.insert_window(&id, &window).unwrap(), batch);
+    assert_eq!((store.next_window(&id).unwrap(), store.newest_window(None).unwrap()), (0, None));
+    for number in 0..3 {
+        assert_eq!(store.next_window(&id).unwrap(), number);
+        let mut window = report(number, 10);
+        window.window.event = (number == 1).then(came);
+        assert_eq!(store.insert_window(&id, &window).unwrap(), number);
     }
     let store = open(&place.path);
     let mut expected = report(1, 10);
     expected.window.event = Some(came());
     expected.job.id = id.to_string();
     assert_eq!(store.window(&id, 1).unwrap(), expected);
-    assert_eq!(store.newest_window(Some(&id)).unwrap().unwrap().window.batch, 2);
+    assert_eq!(store.newest_window(Some(&id)).unwrap().unwrap().window.number, 2);
     let lines = store.windows(&id).unwrap();
-    assert_eq!(lines.iter().map(|line| line.batch).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [0, 1, 2]);
     let line = &lines[1];
     assert_eq!((line.trigger.as_str(), line.valid, line.iterations), ("attach", true, Some(10)));
     assert_eq!((line.communication_fraction, line.time_per_iteration_s), (Some(0.386), Some(3.16e-3)));
-    assert_eq!((line.started_unix_s, line.ended_by.as_str()), (1_795_234_101.5, "iterations"));
+    assert_eq!((line.started_unix_s, line.ended_by.word()), (Some(1_795_234_101.5), "iterations"));
     assert_eq!(line.marker.as_deref(), Some("MPI_Sendrecv at particle+0x1234"));
-    let event = WindowEvent { kind: "job-start".into(), value: "Slurm job 12".into(), at_unix_s: 7.5 };
+    let event = WindowEvent { kind: EventKind::JobStart, value: "Slurm job 12".into(), at_unix_s: 7.5 };
     assert_eq!((&lines[0].event, &line.event), (&None, &Some(event)));
 }
 
 fn came() -> trimtab_types::report::Event {
     trimtab_types::report::Event {
-        kind: "job-start".into(),
+        kind: EventKind::JobStart,
         condition: "job-start".into(),
         value: "Slurm job 12".into(),
         at_unix_s: 7.5,
@@ -81,14 +81,14 @@ fn came() -> trimtab_types::report::Event {
 }
 
 #[test]
-fn a_taken_batch_number_gives_the_next() {
+fn a_taken_number_gives_the_next() {
     let place = place();
     let mut store = open(&place.path);
     let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
     assert_eq!(store.insert_window(&id, &report(0, 1)).unwrap(), 0);
     assert_eq!(store.insert_window(&id, &report(0, 2)).unwrap(), 1);
     let second = store.window(&id, 1).unwrap();
-    assert_eq!((second.window.batch, second.ranks[0].iteration_times_s.len()), (1, 2));
+    assert_eq!((second.window.number, second.ranks[0].iteration_times_s.len()), (1, 2));
     assert_eq!(store.window(&id, 0).unwrap().ranks[0].iteration_times_s.len(), 1);
 }
 
@@ -100,27 +100,20 @@ fn a_report_that_json_cannot_hold_is_refused() {
     let mut bad = report(0, 1);
     bad.window.duration_s = f64::NAN;
     let error = store.insert_window(&id, &bad).unwrap_err();
-    assert!(matches!(error, Error::UnstorableReport { batch: 0, .. }), "{error:?}");
+    assert!(matches!(error, Error::UnstorableReport { window: 0, .. }), "{error:?}");
     assert_eq!(store.windows(&id).unwrap(), []);
 }
 
 #[test]
-fn processes_and_marker_are_remembered() {
+fn processes_are_remembered() {
     let place = place();
     let mut store = open(&place.path);
     let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
-    assert_eq!((store.processes(&id).unwrap(), store.marker(&id).unwrap()), (vec![], None));
+    assert_eq!(store.processes(&id).unwrap(), vec![]);
     let process = |rank, start_ticks| Process { rank: Rank(rank), pid: Pid(100), host: "node1".into(), start_ticks };
     store.set_processes(&id, &[process(2, 3), process(0, 1), process(1, 2)]).unwrap();
     store.set_processes(&id, &[process(1, u64::MAX), process(0, 1)]).unwrap();
     assert_eq!(store.processes(&id).unwrap(), [process(0, 1), process(1, u64::MAX)]);
-    let site = Some(Site { module: "/opt/particle".into(), address: FileAddr(0xffff_ffff_8000_0000) });
-    let marker = Marker { function: "MPI_Sendrecv".into(), site, source: "detected".into() };
-    let named = Marker { function: "step".into(), site: None, source: "named".into() };
-    for kept in [Some(&marker), Some(&named), None, Some(&marker)] {
-        store.set_marker(&id, kept).unwrap();
-        assert_eq!(open(&place.path).marker(&id).unwrap().as_ref(), kept);
-    }
 }
 
 #[test]
@@ -159,7 +152,7 @@ fn short_names_are_understood() {
     ];
     for (name, text, expected) in rows {
         let found = match store.find(text) {
-            Ok(found) => format!("{} {:?}", found.job.id, found.batch),
+            Ok(found) => format!("{} {:?}", found.job.id, found.window),
             Err(error) => error.to_string().replace(place.path.to_str().unwrap(), "STORE"),
         };
         assert_eq!(found, expected, "{name}");
@@ -177,7 +170,6 @@ fn a_deleted_job_leaves_nothing_and_its_name_is_not_given_again() {
     let gone = store.upsert_job(&job("/opt/particle"), "gone").unwrap();
     for id in [&kept, &gone] {
         store.insert_window(id, &report(0, 100_000)).unwrap();
-        store.set_marker(id, Some(&Marker { function: "f".into(), site: None, source: "named".into() })).unwrap();
     }
     store.vacuum().unwrap();
     let full_size = std::fs::metadata(&place.path).unwrap().len();
@@ -197,14 +189,14 @@ fn jobs_are_listed_newest_window_first() {
     let mut store = open(&place.path);
     let ids: Vec<JobId> =
         (0..4).map(|number| store.upsert_job(&job("/opt/app"), &format!("k{number}")).unwrap()).collect();
-    for (place, batch) in [(1, 0), (2, 0), (1, 1)] {
-        store.insert_window(&ids[place], &report(batch, 1)).unwrap();
+    for (place, number) in [(1, 0), (2, 0), (1, 1)] {
+        store.insert_window(&ids[place], &report(number, 1)).unwrap();
     }
     let listed: Vec<(String, u32, Option<u32>)> = store
         .list_jobs()
         .unwrap()
         .into_iter()
-        .map(|job| (job.id.to_string(), job.windows, job.newest.map(|window| window.batch)))
+        .map(|job| (job.id.to_string(), job.windows, job.newest.map(|window| window.number)))
         .collect();
     let expected = [("app-2", 2, Some(1)), ("app-3", 1, Some(0)), ("app-4", 0, None), ("app-1", 0, None)];
     assert_eq!(listed, expected.map(|(id, windows, newest)| (id.to_string(), windows, newest)));
@@ -225,8 +217,8 @@ fn many_users_at_once_lose_nothing() {
                     store.upsert_job(&job("/opt/own"), &format!("own {user}")).unwrap();
                     let shared = store.upsert_job(&job("/opt/shared"), "shared").unwrap();
                     let write = |_| {
-                        let batch = store.next_batch(&shared).unwrap();
-                        store.insert_window(&shared, &report(batch, 50)).unwrap()
+                        let number = store.next_window(&shared).unwrap();
+                        store.insert_window(&shared, &report(number, 50)).unwrap()
                     };
                     (0..WINDOWS).map(write).collect()
                 })
@@ -241,8 +233,8 @@ fn many_users_at_once_lose_nothing() {
     let store = open(&place.path);
     let shared = store.find("shared").unwrap().job;
     assert_eq!((shared.windows as usize, store.list_jobs().unwrap().len()), (USERS * WINDOWS, USERS + 1));
-    for batch in all {
-        assert_eq!(store.window(&shared.id, batch).unwrap().window.batch, batch);
+    for number in all {
+        assert_eq!(store.window(&shared.id, number).unwrap().window.number, number);
     }
 }
 
@@ -258,10 +250,8 @@ fn the_first_shape_of_the_store_is_still_read() {
     let particle = &jobs[0];
     assert_eq!(particle.job.arguments, ["--mesh", "256"]);
     let report: Report = store.window(&particle.id, 0).unwrap();
-    assert_eq!((report.window.batch, report.job.ranks, report.functions[0].calls), (0, 2, 40));
+    assert_eq!((report.window.number, report.job.ranks, report.functions[0].calls), (0, 2, Some(40)));
     assert_eq!(store.processes(&particle.id).unwrap()[1].pid, Pid(4712));
-    let site = store.marker(&particle.id).unwrap().unwrap().site.unwrap();
-    assert_eq!(site, Site { module: "/opt/particle".into(), address: FileAddr(0x1234) });
 }
 
 const PLENTY: Room = Room { window_count_max: 100, byte_count_max: 1 << 30 };
@@ -271,11 +261,11 @@ fn a_site_s_jobs_are_their_owners() {
     let place = place();
     let mut store = open(&place.path);
     // The same words of two users are two jobs; windows are counted by the site, whatever number they had at home.
-    let (first, batch) = store.file(7, "slurm 1", &report(5, 1), PLENTY).unwrap();
+    let (first, number) = store.file(7, "slurm 1", &report(5, 1), PLENTY).unwrap();
     let (other, _) = store.file(8, "slurm 1", &report(5, 1), PLENTY).unwrap();
     let (again, next) = store.file(7, "slurm 1", &report(5, 1), PLENTY).unwrap();
     assert_eq!((first.as_str(), other.as_str(), &again), ("particle-1", "particle-2", &first));
-    assert_eq!((batch, next), (0, 1));
+    assert_eq!((number, next), (0, 1));
     let ids = |owner| -> Vec<String> {
         store.list_jobs_of(owner, 10).unwrap().iter().map(|job| job.id.to_string()).collect()
     };
@@ -285,7 +275,7 @@ fn a_site_s_jobs_are_their_owners() {
     let found = store.job_called("particle-2").unwrap();
     assert_eq!((found.owner, found.windows, found.key), (Some(8), 1, site_key(8, "slurm 1")));
     assert!(matches!(store.job_called("particle"), Err(Error::NoSuchJob { .. })), "the whole name only");
-    assert_eq!(store.window(&first, 1).unwrap().window.batch, 1);
+    assert_eq!(store.window(&first, 1).unwrap().window.number, 1);
 }
 
 #[test]

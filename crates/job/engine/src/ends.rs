@@ -2,8 +2,8 @@
 //!
 //! Next: `trimtab-session`, which watches for it.
 
-use std::time::Instant;
-use trimtab_session::Departures;
+use std::time::Duration;
+use trimtab_session::{AFTER, Departures};
 use trimtab_types::Pid;
 
 /// Ends that may be due to trimtab.
@@ -29,7 +29,12 @@ impl Ends {
     /// A sentence for each process that ended while it was patched, or does so within a second of now, when the probes
     /// have just been taken out. It waits for that second.
     pub fn told(&self) -> Vec<String> {
-        let later = self.watched.linger(Instant::now(), &self.departed);
+        self.told_within(AFTER)
+    }
+
+    /// As [`Ends::told`], but within `after` of now, for a caller who looks after the processes himself.
+    pub fn told_within(&self, after: Duration) -> Vec<String> {
+        let later = self.watched.linger(after.min(AFTER), &self.departed);
         self.departed.iter().cloned().chain(later).collect()
     }
 }

@@ -5,7 +5,7 @@
 use crate::nodes::Nodes;
 use crate::spread::Spread;
 use std::sync::{Mutex, PoisonError};
-use trimtab_measure::{Progress, RecordedSoFar};
+use trimtab_measure::{Progress, RankShare, RecordedSoFar};
 use trimtab_script::Message;
 
 /// Something that goes on.
@@ -41,6 +41,15 @@ pub enum Stage {
         nodes: usize,
         /// All nodes of the job.
         of: usize,
+    },
+    /// A routine is run at several sizes.
+    Running {
+        /// Runs that are over.
+        done: usize,
+        /// All runs.
+        of: usize,
+        /// The sizes, as a user reads them.
+        at: String,
     },
     /// Nothing is in the program, and events are waited for.
     Waiting {
@@ -110,6 +119,11 @@ pub struct WindowSoFar {
     pub wanted: Option<u64>,
     /// Iterations per second between the first look that saw some and the latest one; `None` before there are two.
     pub iterations_per_s: Option<f64>,
+    /// Communication's share of the time since each rank began to record, the mean over ranks, 0 to 1; `None`: it is not
+    /// measured, or no rank has begun. The report's share is that between two iterations.
+    pub comm_share: Option<f64>,
+    /// The rank that communicates least: the slowest one, where others wait for it.
+    pub least_comm: Option<RankShare>,
 }
 
 /// Hears of events, from any thread, and may end what goes on.
@@ -144,7 +158,7 @@ impl<'a> Told<'a> {
     }
 
     fn so_far(&self, recorded: RecordedSoFar) -> WindowSoFar {
-        let RecordedSoFar { done, wanted, seconds } = recorded;
+        let RecordedSoFar { done, wanted, seconds, comm } = recorded;
         let wanted = Some(wanted).filter(|wanted| *wanted > 0);
         let iterations = Some(done).filter(|done| *done > 0 || wanted.is_some());
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +168,14 @@ impl<'a> Told<'a> {
         }
         let since_first = |(first_done, first_s): (u64, f64)| (done.saturating_sub(first_done), seconds - first_s);
         let grown = first.map(since_first).filter(|(more, more_s)| *more > 0 && *more_s > 0.0);
-        WindowSoFar { seconds, iterations, wanted, iterations_per_s: grown.map(|(more, more_s)| more as f64 / more_s) }
+        WindowSoFar {
+            seconds,
+            iterations,
+            wanted,
+            iterations_per_s: grown.map(|(more, more_s)| more as f64 / more_s),
+            comm_share: comm.mean(),
+            least_comm: comm.least(),
+        }
     }
 }
 
@@ -175,6 +196,7 @@ impl Progress for Told<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_measure::CommSoFar;
 
     #[test]
     fn a_rate_needs_two_looks_that_saw_iterations() {
@@ -187,15 +209,22 @@ mod tests {
             ("another loop", 4, 0.5, Some(4), None),
             ("of which it counts again", 8, 1.0, Some(8), Some(8.0)),
         ] {
-            let so_far = told.so_far(RecordedSoFar { done, wanted: 100, seconds });
+            let so_far = told.so_far(RecordedSoFar { done, wanted: 100, seconds, comm: CommSoFar::default() });
             assert_eq!((so_far.iterations, so_far.iterations_per_s), (iterations, rate), "{name}");
         }
     }
 
     #[test]
     fn iterations_that_nobody_counts_are_not_none_of_them() {
-        let so_far = Told::to(&Nobody).so_far(RecordedSoFar { done: 0, wanted: 0, seconds: 2.0 });
-        let expected = WindowSoFar { seconds: 2.0, iterations: None, wanted: None, iterations_per_s: None };
-        assert_eq!(so_far, expected);
+        let nothing = RecordedSoFar { done: 0, wanted: 0, seconds: 2.0, comm: CommSoFar::default() };
+        let expected = WindowSoFar {
+            seconds: 2.0,
+            iterations: None,
+            wanted: None,
+            iterations_per_s: None,
+            comm_share: None,
+            least_comm: None,
+        };
+        assert_eq!(Told::to(&Nobody).so_far(nothing), expected);
     }
 }

@@ -22,7 +22,7 @@ pub struct Explanation<'a> {
     modules: &'a Modules,
     cache: &'a ImageCache,
     /// Where a displaced instruction was, by where it is to be.
-    origin: BTreeMap<u64, u64>,
+    origin: BTreeMap<ProcAddr, ProcAddr>,
 }
 
 /// An instruction or data that would be there.
@@ -68,14 +68,14 @@ impl<'a> Explanation<'a> {
         let (PieceRole::Island { patch, .. } | PieceRole::Carrier { patch }) = piece.role else { return Vec::new() };
         let Some(patch) = self.plan.patches.get(patch) else { return Vec::new() };
         let end = patch.address + patch.original.len() as u64;
-        let lines = disassemble(&self.code_from(patch), patch.address);
-        lines.into_iter().take_while(|line| line.address < end).collect()
+        let lines = disassemble(&self.code_from(patch), patch.address.0);
+        lines.into_iter().take_while(|line| ProcAddr(line.address) < end).collect()
     }
 
     /// The instructions of a piece.
     pub fn lines(&self, piece: &Piece) -> Vec<NotedLine> {
         let noted = |line: Line| {
-            let routine = self.plan.routines.get(&line.address).map(|name| (*name).to_owned());
+            let routine = self.plan.routines.get(&ProcAddr(line.address)).map(|name| (*name).to_owned());
             NotedLine { note: self.note(&line), routine, line }
         };
         self.bare_lines(piece).into_iter().map(noted).collect()
@@ -84,8 +84,8 @@ impl<'a> Explanation<'a> {
     /// The bytes that a write changes, and what follows in the file: it may end in the middle of an instruction.
     fn code_from(&self, patch: &Patch) -> Vec<u8> {
         let following = || {
-            let module = self.modules.at(ProcAddr(patch.address))?;
-            let offset = module.loaded.image.file_offset_of(module.bias.to_file(ProcAddr(patch.address)))?;
+            let module = self.modules.at(patch.address)?;
+            let offset = module.loaded.image.file_offset_of(module.bias.to_file(patch.address))?;
             let start = usize::try_from(offset).ok()?.checked_add(patch.original.len())?;
             let bytes = module.loaded.file.bytes();
             bytes.get(start..(start + INSTRUCTION_BYTES_MAX).min(bytes.len()))
@@ -98,13 +98,13 @@ impl<'a> Explanation<'a> {
         // An arena's code is one behind the other, the first piece first.
         let first = self.plan.pieces.iter().find(|other| other.arena == piece.arena);
         let bytes = arena.zip(first).and_then(|(arena, first)| {
-            let at = |address: u64| usize::try_from(address.checked_sub(first.range.start)?).ok();
+            let at = |address: ProcAddr| usize::try_from(address.0.checked_sub(first.range.start.0)?).ok();
             arena.get(at(piece.range.start)?..at(piece.range.end)?)
         });
         let bytes = bytes.unwrap_or_default();
         let data = if piece.role == PieceRole::Routines { self.data_bytes(piece) } else { 0 };
         let (data, code) = bytes.split_at(data.min(bytes.len()));
-        let start = piece.range.start;
+        let start = piece.range.start.0;
         let word = |bytes: &[u8]| Line { address: start, bytes: bytes.to_vec(), text: "(data)".into(), target: None };
         let words = (!data.is_empty()).then(|| word(data)).into_iter();
         words.chain(disassemble(code, start + data.len() as u64)).collect()
@@ -113,15 +113,15 @@ impl<'a> Explanation<'a> {
     /// Shared routines begin with the address of the threads' areas.
     fn data_bytes(&self, piece: &Piece) -> usize {
         let first = self.plan.routines.range(piece.range.clone()).next();
-        first.map_or(0, |(address, _)| (address - piece.range.start) as usize)
+        first.map_or(0, |(address, _)| (*address - piece.range.start) as usize)
     }
 
     /// The instruction as it was, or the one that it leads to.
     fn note(&self, line: &Line) -> Option<String> {
-        if let Some(old) = self.origin.get(&line.address) {
+        if let Some(old) = self.origin.get(&ProcAddr(line.address)) {
             return Some(format!("in place of {}", self.place(*old)?));
         }
-        let target = line.target?;
+        let target = ProcAddr(line.target?);
         match self.plan.routines.get(&target) {
             Some(name) => Some((*name).to_owned()),
             None => self.place(target),
@@ -129,8 +129,8 @@ impl<'a> Explanation<'a> {
     }
 
     /// A place in the program's code.
-    fn place(&self, address: u64) -> Option<String> {
-        self.modules.at(ProcAddr(address))?;
-        Some(self.modules.describe(address, self.cache))
+    fn place(&self, address: ProcAddr) -> Option<String> {
+        self.modules.at(address)?;
+        Some(self.modules.describe(address.0, self.cache))
     }
 }

@@ -20,7 +20,7 @@ use trimtab_types::{Pid, one_line};
 /// How long ranks wait behind `MPI_Init` for all others and for the window, seconds.
 pub const HOLD_SECONDS: u64 = 10;
 /// The first look at a process is over within so long, or nobody waits for it.
-pub const LOOKS_MAX: Duration = Duration::from_secs(2);
+pub const LOOKS_MAX: Duration = Duration::from_secs(10);
 /// A process begins MPI within so long, or is not held.
 const BEGIN_MAX: Duration = Duration::from_secs(120);
 /// Between two looks at guards.

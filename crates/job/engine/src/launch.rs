@@ -4,7 +4,8 @@
 
 use crate::error::Error;
 use crate::found::{self, Found};
-use std::process::{Child, Command};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use trimtab_measure::{Options, Outcome, Progress, has_static_mpi, measure};
 use trimtab_session::ImageCache;
@@ -32,12 +33,16 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it with our own standard streams.
-    pub fn start(command: &[String]) -> Result<Self, Error> {
+    /// Starts it with our own standard streams, and these variables besides our own.
+    pub fn start(command: &[String], variables: &[(&str, String)]) -> Result<Self, Error> {
         let mut words = command.iter();
         let name = words.next().ok_or(Error::NoCommand)?;
         let refused = |source| Error::NotStarted { name: name.clone(), source };
-        let child = Command::new(name).args(words).spawn().map_err(refused)?;
+        let child = Command::new(name)
+            .args(words)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .spawn()
+            .map_err(refused)?;
         // Not before: the program would have them too.
         trimtab_os::take_short_turns();
         Ok(Program { child })
@@ -55,7 +60,7 @@ impl Program {
         let (mut last, mut settling) = (None, None);
         while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
             let look = Instant::now();
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.ended()? {
                 return Err(Error::EndedUnseen { status, why: last.unwrap_or_else(|| NEVER_SEEN.into()) });
             }
             match found::job_of(pid) {
@@ -88,7 +93,19 @@ impl Program {
 
     /// True if it has not ended.
     pub fn runs(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.ended(), Ok(None))
+    }
+
+    /// Its status if it has ended. A thread of ours may trace it: whoever waits for it would take the stops that this
+    /// thread waits for, and it would stand still for ever. So only an end is taken.
+    fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(rustix::process::Pid::from_child(&self.child)), look) {
+            Ok(None) => Ok(None),
+            Ok(Some(status)) if !(status.exited() || status.killed() || status.dumped()) => Ok(None),
+            // It may have been waited for already.
+            Ok(Some(_)) | Err(_) => self.child.try_wait(),
+        }
     }
 
     /// Waits for its end; its exit code, 128 + signal if it was ended by one.
@@ -159,12 +176,46 @@ pub(crate) fn measure_when_ready(
     loop {
         match measure(job, options, cache, progress) {
             Err(error) if error.is_loading() && started.elapsed() < Duration::from_secs(READY_SECONDS_MAX) => {
-                if program.child.try_wait()?.is_some() {
+                if program.ended()?.is_some() {
                     return Err(error.into());
                 }
                 std::thread::sleep(Duration::from_millis(LOOK_MS));
             }
             other => return Ok(other?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use trimtab_os::Stopped;
+
+    /// Stops of the program while it is asked for its end, and how long they may take before they are given up.
+    const STOPS: usize = 300;
+    const STOPS_MAX: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_question_for_its_end_takes_no_stop_from_the_thread_that_holds_it() {
+        let mut program = Program::start(&["sleep".to_owned(), "600".to_owned()], &[]).expect("it starts");
+        let pid = program.pid();
+        let (sender, stops) = channel();
+        let holds = std::thread::spawn(move || {
+            for _ in 0..STOPS {
+                let stop = Stopped::stop(pid).map(Stopped::resume).is_ok();
+                sender.send(stop).expect("somebody hears it");
+            }
+        });
+        let (mut stopped, mut runs, begun) = (0, true, Instant::now());
+        while stopped < STOPS && runs && begun.elapsed() < STOPS_MAX {
+            runs = program.runs();
+            stopped += stops.try_iter().filter(|stop| *stop).count();
+        }
+        program.child.kill().expect("it is ended");
+        program.child.wait().expect("it has ended");
+        assert!(runs, "a stop was taken for its end after {stopped} stops");
+        assert_eq!(stopped, STOPS, "the thread that holds it waits for a stop that was taken from it");
+        holds.join().expect("it holds to the end");
     }
 }

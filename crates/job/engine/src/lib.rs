@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod audited;
+mod benchmark;
 mod callable;
 mod code;
 mod descriptors;
@@ -20,12 +21,16 @@ mod explained;
 mod far;
 mod found;
 mod hold;
+mod host_kind;
 mod launch;
 mod loops;
 mod machines;
 mod nodes;
+mod outlook;
 pub mod own;
+mod routine_command;
 mod script;
+mod slurm_past;
 mod spread;
 mod store;
 mod undo;
@@ -48,6 +53,7 @@ pub use launch::{Begun, Program};
 pub use loops::{FoundLoop, FoundLoops, LoopsWanted};
 pub use nodes::{Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes, Present, PresentRank};
 pub use nodes::{UndoneAt, UndoneRank};
+pub use outlook::{LOOKS_OF_JOB_MAX, Life, looks};
 pub use script::{Probed, Script, ScriptEnd};
 pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
@@ -62,7 +68,9 @@ pub use trimtab_track::{Job, slurm::SlurmId};
 pub use trimtab_watch::{Held, Missed, Sighting, Start};
 
 /// The options of a window, its stages, and its report in words.
-pub use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, Stage as WindowStage};
+pub use trimtab_measure::{
+    DETAIL_RANKS_MAX, FirstCall, Length, LoopName, Mark, Options, RankShare, Stage as WindowStage,
+};
 pub use trimtab_mpi::Group;
 pub use trimtab_os::{COUNTED_EVENTS, CountedEvent};
 pub use trimtab_window::{compare, headline};
@@ -79,11 +87,28 @@ pub use trimtab_script::{ExplainedBody, FunctionPoints, How, ListedPoint, PointK
 pub use trimtab_session::{Line, Patch, Piece, PieceRole, Refused, Role, TailExit};
 
 /// The rule by which a loop is taken for an iteration, its passes, and ranks in words.
-pub use trimtab_script::{LoopCount, LoopPasses};
+pub use trimtab_script::{LoopCount, LoopPasses, NotCounted};
 pub use trimtab_window::{NEST_SECONDS, PASSES_MIN, name_ranks};
 
-/// Events, as the options of a wait name them; and a bell that wakes who waits.
-pub use trimtab_trigger::{Bell, Condition, Knocked, When};
+/// Events, as the options of a wait name them; and a waker that wakes who waits.
+pub use trimtab_trigger::{CallOutcome, Condition, Waker, When};
+
+/// Sensors of this machine, and of the network to another one.
+pub use trimtab_sensors as sensors;
+
+/// Forecasts of series, and of a job's end.
+pub use trimtab_progress as progress;
+pub use trimtab_weather as weather;
+
+/// Models of routines by sizes, the runs that they are made of, and the hosts.
+pub use benchmark::{Basis, Benchmark, BenchmarkError, Benchmarked, Ran};
+pub use host_kind::{HostKind, Speed, host_name};
+pub use routine_command::{CommandError, RoutineCommand};
+pub use trimtab_routine as routine;
+
+/// Forecasts of jobs by the jobs before them, and these as Slurm knows them.
+pub use slurm_past::{SlurmPast, slurm_past};
+pub use trimtab_history as history;
 
 /// Symbols of programs that were read before.
 pub use trimtab_session::ImageCache;

@@ -12,7 +12,7 @@ use crate::{Engine, descriptors};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_measure::{NestSampler, counted_numbers, dotted, has_static_mpi, script_name};
-use trimtab_script::{CountedLoops, LoopCount, LoopPoint, Summary, Target, line_at};
+use trimtab_script::{CountedLoops, LoopCount, LoopPoint, NotCounted, Summary, Target, line_at};
 use trimtab_track::{ProcFs, RankProcess, find_job_in};
 use trimtab_types::{FileAddr, Pid};
 use trimtab_window::{Bursts, Counted, InStep, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
@@ -157,11 +157,11 @@ impl<'c> Seen<'c> {
         self.numbers.iter().enumerate().map(&mut one).collect()
     }
 
-    fn counted_with(&self, index: usize) -> String {
+    fn counted_with(&self, index: usize) -> NotCounted {
         let part = &self.nest.loops[index];
         let has_it = |one: &NestLoop| one.function == part.function && one.instead.contains(&part.number);
         let whole = self.nest.loops.iter().position(has_it).map_or(0, |at| at + 1);
-        format!("each rank is in it or on the other side of a branch, and passes of both are counted as loop {whole}")
+        NotCounted::Together { whole }
     }
 }
 
@@ -323,11 +323,12 @@ impl Looks {
 /// Each loop on the rank that has passed it least.
 fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
     let least = |(one, count): (&NestLoop, &LoopCount)| {
-        let of_ranks = count.ranks.values().map(|rank| Passes { passes: rank.passes, with_mpi: rank.with_mpi });
+        let of_ranks =
+            count.ranks.values().map(|rank| Passes { passes: rank.passes, with_mpi: rank.with_mpi.unwrap_or(0) });
         let passes = of_ranks.min_by_key(|rank| rank.passes).filter(|_| count.not_counted.is_none());
         // While the witness is not passed, the loop is not either.
         let is_unseen = count.witnessed == Some(0);
-        let is_hidden = count.not_counted.is_some() && !count.is_too_fast && !is_unseen;
+        let is_hidden = count.can_not_be_counted() && !is_unseen;
         let passes = passes.or(is_unseen.then(Passes::default));
         Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false, is_around_left: false }
     };

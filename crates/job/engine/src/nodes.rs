@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::Crew;
 use trimtab_neighbours::Counters;
-use trimtab_trigger::Bell;
+use trimtab_trigger::Waker;
 use trimtab_types::report::Report;
 
 /// A way to other nodes.
@@ -37,11 +37,11 @@ pub trait Nodes: Sync {
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Box<dyn Gathered + 'a>, BoxError>;
 
-    /// Has a site listen for calls for a job, until the answer is dropped. `bell` rings at each.
+    /// Has a site listen for calls for a job, until the answer is dropped. `waker` rings at each.
     ///
     /// # Errors
     /// There is no site, or it refuses: what can't be heard is not waited for.
-    fn hear_calls(&self, job: Callable, bell: Bell) -> Result<Box<dyn Calls>, BoxError>;
+    fn hear_calls(&self, job: Callable, waker: Waker) -> Result<Box<dyn Calls>, BoxError>;
 }
 
 /// A job that may be called through a site.

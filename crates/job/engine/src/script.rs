@@ -9,7 +9,9 @@ use crate::error::Error;
 use crate::event::{Event, Partial, ScriptSoFar};
 use std::time::Duration;
 use trimtab_measure::{Here, host_name};
-use trimtab_script::{Left, Message, Named, Node, Options, Poll, Probing, Refusal, Start, Started, Summary, Target};
+use trimtab_script::{
+    Left, Message, Named, Options, Poll, Probing, Refusal, ScriptNode, Start, Started, Summary, Target,
+};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -102,7 +104,7 @@ impl Engine<'_> {
         let mut change = Audited::begin(self.audit, "probe", Changed::Processes(&pids))?;
         let ends = Ends::watch(pids.into_iter());
         let patience = if script.just_begun { LOADING_MAX } else { Duration::ZERO };
-        let mut crew = Here { node: Node::new(0, targets.to_vec(), self.cache).with_patience(patience) };
+        let mut crew = Here { node: ScriptNode::new(0, targets.to_vec(), self.cache).with_patience(patience) };
         let size = targets.first().and_then(|target| target.ranks);
         let probed = self.until_over(Probing::start(&mut crew, script.start(size))?, script.limit, ends);
         change.restored();

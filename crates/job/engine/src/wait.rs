@@ -19,7 +19,7 @@ use trimtab_measure::{Length, Options};
 use trimtab_neighbours::Own;
 use trimtab_track::slurm::{self, RunningJob, SlurmError};
 use trimtab_track::{ProcFs, Processes};
-use trimtab_trigger::{Condition, Door, JobSource, JobsHere, JobsOfSlurm, Knocked, MachineHere, Machines};
+use trimtab_trigger::{CallOutcome, CallSocket, Condition, JobSource, JobsHere, JobsOfSlurm, MachineHere, Machines};
 use trimtab_trigger::{Surroundings, Waited, Waiter, When};
 use trimtab_types::one_line;
 
@@ -87,14 +87,14 @@ impl<'a> Waiting<'a> {
         wait: Wait<'a>,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, Error> {
-        let door = Door::open(&trimtab_trigger::folder()?, Vec::new())?;
-        let bell = door.bell();
+        let call_socket = CallSocket::open(&trimtab_trigger::folder()?, Vec::new())?;
+        let waker = call_socket.waker();
         let far = far_machines(engine, found, wait, is_interrupted)?;
-        let waiter = Waiter::new(wait.whens.to_vec(), jobs_of(found, &far), machines_of(&far), door)?;
+        let waiter = Waiter::new(wait.whens.to_vec(), jobs_of(found, &far), machines_of(&far), call_socket)?;
         let wants_api = wait.whens.iter().any(|when| when.condition == Condition::Api);
         let hear = || {
             let nodes = engine.nodes.ok_or(Error::NoSite)?;
-            nodes.hear_calls(callable(found, engine.store, wait.whens), bell).map_err(Error::Nodes)
+            nodes.hear_calls(callable(found, engine.store, wait.whens), waker).map_err(Error::Nodes)
         };
         let calls = wants_api.then(hear).transpose()?;
         let around = Around { engine, wait, calls, found, far, asked_slurm: Instant::now() };
@@ -129,7 +129,7 @@ impl<'a> Waiting<'a> {
                 _ => Next::Window(None),
             });
         }
-        self.waiter.door.names = names(found, engine.store);
+        self.waiter.call_socket.names = names(found, engine.store);
         let events = wait.whens.iter().map(When::to_string).collect::<Vec<_>>().join(", ");
         engine.listener.hear(&Event::Stage(Stage::Waiting { events }));
         Ok(match self.waiter.next(&mut self.around)? {
@@ -274,14 +274,14 @@ impl Around<'_> {
 ///
 /// # Errors
 /// The folder of calls can't be read.
-pub fn call(names: &[&str], called: &str) -> Result<Knocked, Error> {
+pub fn call(names: &[&str], called: &str) -> Result<CallOutcome, Error> {
     let folder = trimtab_trigger::folder()?;
-    let mut knocked = Knocked::default();
+    let mut outcome = CallOutcome::default();
     for name in names {
-        knocked = trimtab_trigger::knock(&folder, name, called)?;
-        if knocked.fired > 0 {
+        outcome = trimtab_trigger::call_job(&folder, name, called)?;
+        if outcome.fired > 0 {
             break;
         }
     }
-    Ok(knocked)
+    Ok(outcome)
 }

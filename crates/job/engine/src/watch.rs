@@ -22,7 +22,7 @@ use trimtab_measure::{Options, Outcome, has_static_mpi};
 use trimtab_track::Job;
 use trimtab_types::report::Report;
 use trimtab_types::{Pid, one_line};
-use trimtab_watch::{Filter, Missed, Prepare, Start, Watch, What};
+use trimtab_watch::{Filter, Missed, Prepare, ProgramKind, Start, Watch};
 
 /// Time between two looks whether all is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -282,20 +282,22 @@ impl<E> Queue<'_, E> {
     fn take(&mut self, start: Start) -> Result<(), E> {
         let Start { number, processes, what } = start;
         let pids: Vec<Pid> = processes.iter().map(|process| process.pid).collect();
-        if !matches!(what, What::Job(_)) {
+        if !matches!(what, ProgramKind::Job(_)) {
             pids.into_iter().for_each(|pid| self.holds.end(pid));
         }
         let start = |what| Start { number, processes, what };
         match what {
-            What::Job(job) => {
+            ProgramKind::Job(job) => {
                 self.expected.extend(job.ranks.iter().map(|rank| rank.pid));
-                let (start, since) = (start(What::Ended), Instant::now());
+                let (start, since) = (start(ProgramKind::Ended), Instant::now());
                 self.waiting.push_back(Queued { start, job: *job, since, waits_for_turn: false });
                 Ok(())
             }
-            What::NotMpi => (self.tell)(&start(What::NotMpi), Came::Refused("it is no MPI program".to_owned())),
-            What::Ended => (self.tell)(&start(What::Ended), Came::Ended),
-            What::Refused(error) => (self.tell)(&start(What::NotMpi), Came::Refused(one_line(&error))),
+            ProgramKind::NotMpi => {
+                (self.tell)(&start(ProgramKind::NotMpi), Came::Refused("it is no MPI program".to_owned()))
+            }
+            ProgramKind::Ended => (self.tell)(&start(ProgramKind::Ended), Came::Ended),
+            ProgramKind::Refused(error) => (self.tell)(&start(ProgramKind::NotMpi), Came::Refused(one_line(&error))),
         }
     }
 

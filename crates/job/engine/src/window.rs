@@ -12,7 +12,7 @@ use crate::launch::{Program, measure_when_ready, when_ready};
 use crate::nodes::{Filed, Filing};
 use crate::store::KnownJob;
 use std::time::Duration;
-use trimtab_measure::{FirstCall, Length, Mark, Options, Outcome};
+use trimtab_measure::{DETAIL_RANKS_MAX, FirstCall, Length, Mark, Options, Outcome};
 use trimtab_measure::{chosen, dry_run, measure, measure_from_first_call};
 use trimtab_mpi::Group;
 use trimtab_session::{Plan, Refused};
@@ -64,8 +64,7 @@ pub fn usual_options(trigger: &str) -> Options {
         patient: false,
         ranks: Context::All,
         seccomp_ok: false,
-        batch: 0,
-        job_id: String::new(),
+        detail_ranks_max: DETAIL_RANKS_MAX,
         command_ns: trimtab_os::monotonic_ns(),
     }
 }
@@ -154,7 +153,7 @@ impl Engine<'_> {
     /// Nothing can be planned.
     pub fn plan(&self, job: &Job, options: &Options) -> Result<Vec<PlannedRank>, Error> {
         let planned = |(process, plan, refused): (RankProcess, Plan, Vec<Refused>)| {
-            let left_out = refused.into_iter().map(|one| (one.name, one.reason)).collect();
+            let left_out = refused.into_iter().map(|one| (one.name, one.reason.to_string())).collect();
             PlannedRank { rank: process.rank, pid: process.pid, plan: plan.to_string(), left_out }
         };
         Ok(dry_run(job, options, self.cache)?.into_iter().map(planned).collect())

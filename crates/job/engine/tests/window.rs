@@ -29,6 +29,8 @@ const ITERATIONS: u64 = 400;
 const STARTED_TICKS: u64 = 12;
 /// A rate told while the window goes is that of a part of it.
 const RATE_FACTOR_MAX: f64 = 2.0;
+/// Shares of communication: of the part that was looked at, and of the whole.
+const SHARE_APART_MAX: f64 = 0.25;
 
 /// Held for a whole test: jobs run one at a time, the machine may have two processors.
 fn alone() -> MutexGuard<'static, ()> {
@@ -177,6 +179,11 @@ fn check_events(events: &[Event], report: &Report) {
     let rate = values.iter().rev().find_map(|so_far| so_far.iterations_per_s).expect("it was looked at twice");
     let true_rate = report.iterations_per_s.expect("its iterations are counted");
     assert!((1.0 / RATE_FACTOR_MAX..RATE_FACTOR_MAX).contains(&(rate / true_rate)), "{rate} of {true_rate}");
+    let last = values.iter().rev().find(|so_far| so_far.comm_share.is_some()).expect("communication is measured");
+    let (share, least) = (last.comm_share.unwrap_or(0.0), last.least_comm.expect("a rank"));
+    let true_share = report.communication_fraction.as_ref().expect("communication is measured").mean;
+    assert!((share - true_share).abs() < SHARE_APART_MAX, "{share} so far, {true_share} in the report");
+    assert!(least.share <= share && least.rank < RANKS, "{least:?}");
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn whoever_listens_may_end_it() {
     let measured =
         engine.window(&found(&engine, &subject), &Window { options: endless, ..window() }).expect("a window");
     subject.finish();
-    assert_eq!(measured.report.window.ended_by, "interrupted");
+    assert_eq!(measured.report.window.ended_by.word(), "interrupted");
     assert_eq!(locked(&written.changes).get(1).map(String::as_str), Some("Restored"));
 }
 

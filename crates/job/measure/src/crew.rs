@@ -8,7 +8,7 @@
 //! Next: `wire` for a crew whose nodes are elsewhere.
 
 use crate::error::Error;
-use crate::node::Node;
+use crate::node::WindowNode;
 use crate::request::{Answer, Command};
 use trimtab_os::ticks;
 use trimtab_window::Exchange;
@@ -48,6 +48,9 @@ impl<Q: Question> Reply<Q> {
     }
 }
 
+/// The nodes that a reply is of, and the reply.
+pub type Replied<Q = Command> = (Vec<u32>, Reply<Q>);
+
 /// Nodes that can be asked, all at once.
 pub trait Crew<Q: Question = Command> {
     /// The nodes there are, ascending; also those that do not answer.
@@ -56,6 +59,11 @@ pub trait Crew<Q: Question = Command> {
     /// Asks every node and waits for their answers, at most as long as this crew waits for a node. A node may be missing, for
     /// this question or for good.
     fn ask(&mut self, question: &Q) -> Vec<Reply<Q>>;
+
+    /// As [`Crew::ask`], of a question whose answers may become one on the way: each reply with the nodes that it is of.
+    fn ask_merged(&mut self, question: &Q) -> Vec<Replied<Q>> {
+        self.ask(question).into_iter().map(|reply| (vec![reply.node], reply)).collect()
+    }
 
     /// The one node is this machine: it reads the same clock.
     fn is_here(&self) -> bool {
@@ -75,7 +83,7 @@ pub trait Asked<Q: Question> {
     fn answer_to(&mut self, question: &Q) -> Result<Q::Answer, Q::Error>;
 }
 
-impl Asked<Command> for Node<'_> {
+impl Asked<Command> for WindowNode<'_> {
     fn number(&self) -> u32 {
         self.id()
     }

@@ -64,6 +64,14 @@ pub enum Error {
          `trimtab run --follow -- COMMAND` starts it and records all of it, however short, from its first call of MPI on"
     )]
     EndedEarly,
+    /// Passes were compared that are not of one thread.
+    #[error(
+        "another thread of rank {rank} came to count iterations while the ranks' passes were compared; measure again"
+    )]
+    OtherThread {
+        /// The rank.
+        rank: Rank,
+    },
     /// Processes ended by a fault, or by what can't be known, while they were patched, before anything was recorded.
     #[error("{}", departed.join("; "))]
     Departed {
@@ -153,8 +161,11 @@ impl Error {
     /// True if a rank may just be executing a program: its libraries, and what is to be measured in them, come in a
     /// moment.
     pub(crate) fn may_be_executing(&self) -> bool {
-        let has_nothing = matches!(self, Error::Rank { source: trimtab_session::Error::NothingToDo { .. }, .. });
-        self.is_loading() || has_nothing
+        use trimtab_session::Error as Session;
+        // A program that is executed closes the descriptor of our memory, too.
+        let is_of_another =
+            |source: &Session| matches!(source, Session::NothingToDo { .. } | Session::DescriptorLost { .. });
+        self.is_loading() || matches!(self, Error::Rank { source, .. } if is_of_another(source))
     }
 
     /// Where a rank is gone when it is to be prepared the program has ended, whatever was tried at that moment.
@@ -184,8 +195,14 @@ mod tests {
     fn a_rank_without_anything_to_measure_may_be_executing_a_program() {
         let (rank, pid) = (Rank(0), Pid(1));
         let of_rank = |source| Error::Rank { rank, pid, source };
-        let nothing = of_rank(Session::NothingToDo { pid, reason: "none".into() });
+        let nothing = of_rank(Session::NothingToDo { pid });
         assert!(nothing.may_be_executing() && !nothing.is_loading());
+        let lost = of_rank(Session::DescriptorLost { pid, attempts: 3 });
+        assert!(lost.may_be_executing() && !lost.is_loading(), "executing closes it");
+        for other in [Session::Internal { pid }, Session::PlacesTaken { pid }, Session::FarApart { pid, places: 99 }] {
+            let other = of_rank(other);
+            assert!(!other.may_be_executing(), "{other} is no program that is executed");
+        }
         let gone = of_rank(Session::CodeGone { pid, function: "f".into() });
         assert!(!gone.may_be_executing() && !Error::EndedEarly.may_be_executing());
     }

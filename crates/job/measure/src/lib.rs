@@ -4,7 +4,7 @@
 //! what is a loop and what a number means in `trimtab-window`. This crate carries them through for all ranks at once
 //! and leaves every process as it was, whatever happens on the way.
 //!
-//! It has two halves. [`Node`] is one machine's part: all that touches a process or its memory. `job` decides what is
+//! It has two halves. [`WindowNode`] is one machine's part: all that touches a process or its memory. `job` decides what is
 //! one for all ranks, and asks nodes by plain values ([`Request`], [`Answer`]) through a [`Crew`]: of the one node in
 //! this process, or of nodes anywhere, whose answers come as bytes and may be missing.
 //!
@@ -19,26 +19,30 @@ mod first_call;
 mod job;
 mod node;
 mod options;
+mod part;
 mod request;
 mod runs;
+mod so_far;
 mod wire;
 
-pub use crew::{Asked, Crew, Here, Question, Reply};
+pub use crew::{Asked, Crew, Here, Question, Replied, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
 pub use first_call::{FirstCall, GatherEnd, Held, Standing, let_go};
 pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, counted_numbers,
-    datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name,
-    wait_for_start, wanted_files, what_counts,
+    Functions, Listed, NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, WindowNode, called_mpi, chosen,
+    counted_numbers, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
+    program_name, script_name, wait_for_start, wanted_files, what_counts,
 };
-pub use options::{Ended, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, Stage, dotted};
+pub use options::{DETAIL_RANKS_MAX, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, Stage, dotted};
+pub use part::Part;
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
     OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,
     WordSeen,
 };
 pub use runs::{Run, runs_of, value_of};
+pub use so_far::{CommSoFar, RankShare};
 pub use wire::{Envelope, Failed, FailedKind};

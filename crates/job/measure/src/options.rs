@@ -2,6 +2,7 @@
 //!
 //! Next: `drive` acts on these.
 
+use crate::so_far::CommSoFar;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -85,7 +86,12 @@ pub enum Length {
 const ITERATIONS_MIN: u64 = 10;
 
 /// More iterations than this are not chosen: each is told of, on every rank.
-const ITERATIONS_CHOSEN_MAX: u64 = 1 << 15;
+pub(crate) const ITERATIONS_CHOSEN_MAX: u64 = 1 << 15;
+
+/// A window that fills so much of the seconds asked for fills them, as far as a choice made before can be right.
+const FILLED: f64 = 0.9;
+/// One that takes so many times the seconds asked for has been chosen too long.
+const OVERFILLED: f64 = 2.0;
 
 impl Length {
     /// How many iterations that are, of a loop whose iterations take `iteration_s` seconds (0: not known), where the window
@@ -102,7 +108,23 @@ impl Length {
             Length::AtLeast(_) => ITERATIONS_MIN,
         }
     }
+
+    /// True if a window that has taken so many seconds is much longer than was asked for.
+    pub(crate) fn is_overfilled(self, recorded_s: f64) -> bool {
+        matches!(self, Length::AtLeast(seconds) if recorded_s > OVERFILLED * seconds)
+    }
+
+    /// The seconds asked for, if a window of so many does not fill them; `None`: it does, or a number was asked for.
+    pub(crate) fn unfilled(self, recorded_s: f64) -> Option<f64> {
+        match self {
+            Length::AtLeast(seconds) if recorded_s < FILLED * seconds => Some(seconds),
+            Length::AtLeast(_) | Length::Iterations(_) => None,
+        }
+    }
 }
+
+/// Ranks of a job that all bring their details, unless more is asked for.
+pub const DETAIL_RANKS_MAX: u32 = 256;
 
 /// A window as asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,10 +177,9 @@ pub struct Options {
     pub ranks: Context,
     /// The job's owner says that its filters of system calls let ours pass, where they can't be read.
     pub seccomp_ok: bool,
-    /// Number of the window in its job.
-    pub batch: u32,
-    /// Id of the job in the store.
-    pub job_id: String,
+    /// A job of more ranks is summed on the way, and only ranks that stand out bring their details: [`DETAIL_RANKS_MAX`], or
+    /// no limit, where all ranks' details are asked for.
+    pub detail_ranks_max: u32,
     /// Monotonic nanoseconds when the user's command began.
     pub command_ns: u64,
 }
@@ -187,43 +208,6 @@ mod group_names {
         let names: Vec<String> = Vec::deserialize(deserializer)?;
         let group = |name: &String| Group::from_name(name);
         names.iter().map(|name| group(name).ok_or_else(|| D::Error::custom(format!("no group {name:?}")))).collect()
-    }
-}
-
-/// Why recording ended, as the report says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ended {
-    /// All iterations were recorded.
-    Iterations,
-    /// The interval was narrow enough.
-    Confident,
-    /// The time limit.
-    MaxSeconds,
-    /// A rank ended or executed another program.
-    ProgramEnded,
-    /// A rank has set a fault handler of its own, and the probes had to go.
-    FaultHandler,
-    /// The function that counts iterations costs more than it may.
-    Limit,
-    /// The user interrupted.
-    Interrupted,
-    /// The program left the loop whose passes are the iterations.
-    LeftLoop,
-}
-
-impl Ended {
-    /// The word in the report.
-    pub fn word(self) -> &'static str {
-        match self {
-            Ended::Iterations => "iterations",
-            Ended::Confident => "confident",
-            Ended::MaxSeconds => "max-seconds",
-            Ended::ProgramEnded => "program-ended",
-            Ended::FaultHandler => "fault-handler",
-            Ended::Limit => "probe-limit",
-            Ended::Interrupted => "interrupted",
-            Ended::LeftLoop => "left-loop",
-        }
     }
 }
 
@@ -262,6 +246,8 @@ pub struct RecordedSoFar {
     pub wanted: u64,
     /// Seconds so far.
     pub seconds: f64,
+    /// Communication so far.
+    pub comm: CommSoFar,
 }
 
 /// Told where the measurement stands; may ask it to end early.
@@ -291,6 +277,16 @@ impl Progress for Silent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_fills_the_seconds_asked_for_or_does_not() {
+        let (asked, number) = (Length::AtLeast(0.2), Length::Iterations(10));
+        let told = |length: Length, recorded_s| (length.unfilled(recorded_s), length.is_overfilled(recorded_s));
+        assert_eq!(told(asked, 0.00115), (Some(0.2), false), "a burst");
+        assert_eq!([0.181, 0.2, 0.399].map(|recorded_s| told(asked, recorded_s)), [(None, false); 3]);
+        assert_eq!(told(asked, 0.41), (None, true));
+        assert_eq!([0.001, 100.0].map(|recorded_s| told(number, recorded_s)), [(None, false); 2]);
+    }
 
     #[test]
     fn a_loops_name_is_read_as_it_is_written() {

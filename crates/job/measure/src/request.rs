@@ -9,10 +9,13 @@
 
 use crate::excerpt::Excerpt;
 use crate::first_call::{GatherEnd, Standing};
-use crate::options::{Ended, LoopName, Options};
+use crate::options::{LoopName, Options};
+use crate::part::Part;
 use crate::runs::Run;
+use crate::so_far::CommSoFar;
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::{CallFrame, HeldRank, MissedStart, NodeShare};
+use trimtab_types::report::{CallFrame, Ended, HeldRank, MissedStart, NodeShare};
+use trimtab_window::reduce::{Ends, OfWindow, Seen};
 use trimtab_window::{FunctionInfo, MarkTimes, NamedPath, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
@@ -165,6 +168,37 @@ pub enum Request {
         /// The window is counted in iterations.
         by_iterations: bool,
     },
+    /// When the recorded iterations of ranks began, as a value that merges: [`Answer::Part`].
+    SeeMarks {
+        /// Each node's clock on that of the lead.
+        clocks: Vec<(u32, Relation)>,
+    },
+    /// Read the recording and keep it; what its ranks have in common: [`Answer::Part`].
+    SeeCommon {
+        /// As in [`Request::Read`].
+        ended: Ended,
+        /// As in [`Request::Read`].
+        is_whole: bool,
+        /// How it is to be cut and counted.
+        window: Box<OfWindow>,
+        /// Each node's clock on that of the lead.
+        clocks: Vec<(u32, Relation)>,
+    },
+    /// Cut the recording as all of the job are, of which that was seen, and sum it: [`Answer::Part`].
+    Sum {
+        /// The common part of all.
+        seen: Box<Seen>,
+    },
+    /// The ranks beside the ends of all: [`Answer::Part`].
+    SetBeside {
+        /// The ends.
+        ends: Ends,
+    },
+    /// The recordings of these ranks, their times on the lead's clock: [`Answer::Read`]. The node forgets the window.
+    ReadRanks {
+        /// World ranks, ascending.
+        ranks: Vec<u32>,
+    },
     /// Take the probes out, without results: [`Answer::Done`].
     Abandon,
 }
@@ -189,9 +223,13 @@ impl Request {
             Request::SeeLoop { .. } => "see if the loop was left",
             Request::EndAt { .. } | Request::EndNow { .. } => "end the recording",
             Request::HowFar { .. } => "tell how far the loop is",
-            Request::Check { .. } => "check the recorded iterations",
+            Request::Check { .. } | Request::SeeMarks { .. } => "check the recorded iterations",
             Request::Remove | Request::Abandon => "take out the probes",
-            Request::Read { .. } => "hand over what was recorded",
+            Request::Read { .. }
+            | Request::SeeCommon { .. }
+            | Request::Sum { .. }
+            | Request::SetBeside { .. }
+            | Request::ReadRanks { .. } => "hand over what was recorded",
         }
     }
 
@@ -286,6 +324,9 @@ pub enum Answer {
     /// for each function, [`Answer::REGION_BYTES`] for each function of parallel regions, [`Answer::COUNTER_BYTES`] for each counter and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] and [`Answer::SITE_BYTES`]
     /// for the node; trace records come on top where they were asked for.
     Read(Box<Recording>),
+    /// A value that merges with those of other nodes; its length does not depend on how many ranks there are, but for a row
+    /// for each node.
+    Part(Part),
 }
 
 impl Answer {
@@ -435,8 +476,8 @@ pub struct Facts {
     pub arguments: Vec<String>,
     /// Build ids of executable and library.
     pub builds: Vec<String>,
-    /// Start of the process, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Start of the process, seconds since 1970; `None`: not known.
+    pub started_unix_s: Option<f64>,
 }
 
 /// The loops of a node's ranks.
@@ -595,6 +636,8 @@ pub struct Early {
     pub has_new_handler: bool,
     /// True if all ranks have ended their recordings themselves, a moment ago or for good.
     pub is_over: bool,
+    /// Communication so far.
+    pub comm: CommSoFar,
 }
 
 /// How far the recording is.
@@ -610,12 +653,16 @@ pub struct Polled {
     pub is_done: bool,
     /// Seconds since the first rank began to record; `None`: none has.
     pub since_first_s: Option<f64>,
+    /// Seconds from the first to the last mark, of the rank where that is least; 0 where one has none.
+    pub recorded_s: f64,
     /// Marks of the rank with fewest.
     pub marks_min: u64,
     /// Iterations until the end of the rank that is furthest from it.
     pub left_max: u64,
     /// The interval of the rank with fewest marks is narrow enough.
     pub is_confident: bool,
+    /// Communication so far.
+    pub comm: CommSoFar,
 }
 
 /// Where a node's ranks are while none passes the loop that counts iterations.

@@ -7,7 +7,7 @@
 
 use crate::crew::Reply;
 use crate::error::Error;
-use crate::node::Node;
+use crate::node::WindowNode;
 use crate::request::{Answer, Command};
 use serde::{Deserialize, Serialize};
 use trimtab_os::ticks;
@@ -48,7 +48,7 @@ pub enum FailedKind {
     Other,
 }
 
-impl Node<'_> {
+impl WindowNode<'_> {
     /// Does what a command says; the answer as it goes up, in which an error is an answer too.
     pub fn answer(&mut self, command: &Command) -> Envelope {
         let result = self.handle(command).map_err(|error| Failed::of(&error));

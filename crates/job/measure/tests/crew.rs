@@ -5,15 +5,19 @@
 //! Next: `common` for the nodes.
 
 mod common;
+#[path = "common/whole.rs"]
+mod whole;
 
 use common::{RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Request, Silent, Stage};
+use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Reply, Request, Silent, Stage};
 use trimtab_measure::{WindowId, measure, measure_with};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{GroundTruth, TextSnapshot};
-use trimtab_types::report::{Link, Report};
+use trimtab_types::report::{Link, MarkerSource, NodeShare, Report, WaitKind};
+use trimtab_window::{FunctionInfo, RankSample};
+use whole::{assert_same, whole};
 
 /// Iterations of each window.
 const ITERATIONS: u64 = 10;
@@ -52,7 +56,7 @@ fn two_nodes_begin_together_and_count_what_is_true() {
 
     let first = same_start(&by_mark);
     check_counts(&by_mark, &truths, first);
-    assert_eq!(by_loop.window.marker_source, "detected", "{:?}", by_loop.warnings);
+    assert_eq!(by_loop.window.marker_source.word(), "detected", "{:?}", by_loop.warnings);
     same_start(&by_loop);
     // The second node's processor counts a fifth faster; its ranks' iterations last as long as the others'.
     for report in [&by_mark, &by_loop] {
@@ -60,6 +64,70 @@ fn two_nodes_begin_together_and_count_what_is_true() {
         let longest = durations.iter().copied().fold(0.0, f64::max);
         assert!(durations.iter().all(|one| *one > 0.9 * longest), "one clock: {durations:?}");
     }
+}
+
+/// A crew whose nodes tell of all ranks besides those that stand out.
+struct Both<'w, 'c> {
+    wires: &'w mut Wires<'c>,
+    functions: Vec<FunctionInfo>,
+    ranks: Vec<RankSample>,
+    shares: Vec<NodeShare>,
+}
+
+impl Crew for Both<'_, '_> {
+    fn nodes(&self) -> Vec<u32> {
+        self.wires.nodes()
+    }
+
+    fn ask(&mut self, command: &Command) -> Vec<Reply> {
+        let Request::ReadRanks { ranks } = &command.request else {
+            let replies = self.wires.ask(command);
+            for reply in &replies {
+                if let Ok(Answer::Described(facts)) = &reply.result {
+                    self.functions.clone_from(&facts.functions);
+                }
+            }
+            return replies;
+        };
+        let all = Request::ReadRanks { ranks: (0..RANKS).collect() };
+        let mut replies = self.wires.ask(&Command { window: command.window, request: all });
+        for reply in &mut replies {
+            let Ok(Answer::Read(recording)) = &mut reply.result else { continue };
+            self.ranks.extend(recording.ranks.iter().cloned());
+            self.shares.push(recording.share.clone());
+            recording.ranks.retain(|rank| ranks.contains(&rank.rank));
+        }
+        replies
+    }
+}
+
+/// Two nodes of a job that is large by its options sum their ranks, and the report says what one of every rank's recording
+/// would.
+#[test]
+fn a_large_jobs_nodes_sum_their_ranks() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let cache = ImageCache::in_memory();
+    let mut wires = Wires::new(&subject.job, &cache);
+    let mut crew = Both { wires: &mut wires, functions: Vec::new(), ranks: Vec::new(), shares: Vec::new() };
+    let options = Options { detail_ranks_max: RANKS - 1, detail: 0, ..options(named(), ITERATIONS) };
+    let Outcome { report, headline, .. } = measure_with(&mut crew, WindowId(1), &options, &Silent).expect("a window");
+    subject.assert_restored();
+    let Both { functions, mut ranks, shares, .. } = crew;
+    wires.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
+    subject.finish();
+    let asked = |wanted: fn(&Answer) -> bool| wires.answers.iter().filter(|(answer, _)| wanted(answer)).count();
+    assert_eq!(asked(|answer| matches!(answer, Answer::Part(_))), 8, "four values of two nodes");
+    assert_eq!(asked(|answer| matches!(answer, Answer::Checked(_))), 0, "no rank's own marks");
+    ranks.sort_by_key(|rank| rank.rank);
+    assert_eq!(ranks.len(), RANKS as usize, "{report:?}");
+    let whole = whole(&report, &functions, &ranks, &shares);
+    assert_same(&report, &whole);
+    assert_eq!(headline, trimtab_window::headline(&whole));
+    assert!(report.window.valid && headline.contains("of the time is communication"), "{headline} {report:?}");
+    let reduced = report.reduced.as_ref().expect("it is summed");
+    assert_eq!((reduced.ranks, reduced.nodes.iter().map(|node| node.ranks).sum::<u32>()), (RANKS, RANKS));
+    assert!(report.links.is_empty() && report.wait_states.is_empty(), "{report:?}");
 }
 
 /// Interrupted before its probes are in: while it is planned, which takes long for large programs.
@@ -95,15 +163,19 @@ fn iterations_that_only_messages_relate_are_not_called_proven() {
         let outcome = measure_with(&mut crew, WindowId(id), &options(Mark::Calls, ITERATIONS), &Silent);
         outcome.expect("a window").report
     });
-    let report = attempts.find(|report| report.window.marker_source != "time").expect("a loop");
+    let report = attempts.find(|report| report.window.marker_source != MarkerSource::Time).expect("a loop");
     subject.assert_restored();
     crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
     let Report { window, ranks, warnings, functions, .. } = report;
-    assert_eq!(window.marker_source, "detected", "{window:?} {warnings:?}");
+    assert_eq!(window.marker_source.word(), "detected", "{window:?} {warnings:?}");
     assert!(warnings.iter().any(|warning| warning.contains("likely, not proven")), "{warnings:?}");
     assert!(ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{ranks:?}");
     let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
-    assert_eq!(mark.calls, u64::from(RANKS) * ITERATIONS, "each iteration is one of the program's: {window:?}");
+    assert_eq!(
+        mark.calls_counted(),
+        u64::from(RANKS) * ITERATIONS,
+        "each iteration is one of the program's: {window:?}"
+    );
     let fitted = |answer: &Answer| matches!(answer, Answer::Fitted(Ok(ranks)) if !ranks.is_empty());
     assert!(crew.answers.iter().any(|(answer, _)| fitted(answer)), "the other node's ranks were fitted");
 }
@@ -121,10 +193,14 @@ fn a_loop_of_the_program_is_agreed_on_by_all_nodes() {
     crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
     let Report { window, ranks, warnings, functions, .. } = outcome.report;
     let found = window.main_loop.clone().unwrap_or_else(|| panic!("{window:?} {warnings:?}"));
-    assert_eq!((window.marker_source.as_str(), found.function.as_str()), ("detected", "main"), "{window:?}");
+    assert_eq!((window.marker_source.word(), found.function.as_str()), ("detected", "main"), "{window:?}");
     assert!(ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{ranks:?}");
     let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
-    assert_eq!(mark.calls, u64::from(RANKS) * ITERATIONS, "each iteration is one of the program's: {window:?}");
+    assert_eq!(
+        mark.calls_counted(),
+        u64::from(RANKS) * ITERATIONS,
+        "each iteration is one of the program's: {window:?}"
+    );
     let looked =
         crew.answers.iter().filter(|(answer, _)| matches!(answer, Answer::Sampled(it) if !it.loops.is_empty()));
     assert_eq!(looked.count(), 4, "both nodes saw it, before the window and after it");
@@ -142,7 +218,7 @@ fn the_loop_of_an_earlier_window_is_kept_to() {
     let mut loop_of = |id: u64, options: &Options| {
         let outcome = measure_with(&mut crew, WindowId(id), options, &Silent).expect("a window");
         let Report { window, functions, .. } = outcome.report;
-        let mark = functions.iter().find(|function| function.name == TRUE_MARK).map_or(0, |mark| mark.calls);
+        let mark = functions.iter().find(|function| function.name == TRUE_MARK).map_or(0, |mark| mark.calls_counted());
         (window.main_loop.clone().unwrap_or_else(|| panic!("{window:?}")), mark)
     };
     let (outer, marks) = loop_of(1, &by_default);
@@ -212,9 +288,9 @@ fn chosen_ranks_are_measured_and_others_left_alone() {
         let said = format!("Of 4 ranks {} were measured, as asked", expected.len());
         assert!(outcome.headline.starts_with(&said), "{ranks}: {}", outcome.headline);
         let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
-        assert_eq!(mark.calls, expected.len() as u64 * ITERATIONS, "{ranks}");
+        assert_eq!(mark.calls_counted(), expected.len() as u64 * ITERATIONS, "{ranks}");
         // The rank that came last may be one that nobody looked at.
-        assert!(wait_states.iter().all(|state| state.state != "wait at collective"), "{ranks}: {wait_states:?}");
+        assert!(wait_states.iter().all(|state| state.state != WaitKind::Collective), "{ranks}: {wait_states:?}");
         assert!(warnings.iter().any(|warning| warning.contains("leave out --ranks")), "{ranks}: {warnings:?}");
         subject.assert_restored();
     }
@@ -273,7 +349,7 @@ fn same_start(report: &Report) -> u64 {
     assert!(report.ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{:?}", report.ranks);
     let sum = u64::from(RANKS) * (start..start + ITERATIONS).sum::<u64>();
     let mark = report.functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
-    assert_eq!((mark.calls, mark.argument_sum), (u64::from(RANKS) * ITERATIONS, Some(sum as i64)));
+    assert_eq!((mark.calls_counted(), mark.argument_sum), (u64::from(RANKS) * ITERATIONS, Some(sum as i64)));
     start
 }
 
@@ -300,7 +376,7 @@ fn check_counts(report: &Report, truths: &[GroundTruth], first: u64) {
     assert_eq!(report.links, links, "links (left: trimtab)");
     for (name, truly) in functions {
         let found = report.functions.iter().find(|function| function.name == name).expect("measured");
-        assert_eq!((found.calls, found.bytes.unwrap_or(0)), truly, "{name} (calls, bytes)");
+        assert_eq!((found.calls_counted(), found.bytes.unwrap_or(0)), truly, "{name} (calls, bytes)");
     }
 }
 
@@ -340,6 +416,7 @@ fn check_size(answer: &Answer, bytes: usize) {
             });
             ranks.sum::<usize>() + warnings + Answer::SHARE_BYTES + Answer::SITE_BYTES
         }
+        Answer::Part(_) => 64 << 10,
         // One node's for all.
         Answer::Described(_) | Answer::Reference(_) => return,
         _ => 0,

@@ -3,16 +3,20 @@
 //!
 //! Next: `crew.rs` for real nodes.
 
+#[path = "common/whole.rs"]
+mod whole;
+
 use std::ops::RangeInclusive;
 use std::time::Instant;
 use trimtab_measure::{
-    Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Length, Looked, LoopSeen, Mark, OnceCall,
-    Options, Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Sampled, Silent, WindowId,
-    measure_with, value_of,
+    Answer, CommSoFar, Command, Crew, Early, Envelope, Excerpt, Facts, Inserted, Length, Looked, LoopSeen, Mark,
+    OnceCall, Options, Part, Passed, Polled, RankCheck, RankPasses, Recording, Replied, Reply, Request, Run, Sampled,
+    Silent, WindowId, measure_with, value_of,
 };
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_types::context::Context;
-use trimtab_types::report::NodeShare;
+use trimtab_types::report::{Ended, FunctionGroup, NodeShare, RankPlace};
+use trimtab_window::reduce::{Beside, Marks, OfNode, OfWindow, Seen, Sums, cut_alike, share_of};
 use trimtab_window::{
     CallEvent, FunctionInfo, FunctionSample, IterationMark, MarkTimes, PEER_NONE, RankSample, Reading, Relation, Symbol,
 };
@@ -40,6 +44,10 @@ struct Played {
     start: u64,
     /// This node answers nothing once ranks record.
     silent: Option<u32>,
+    /// Bytes of results that reach the root, once they are merged in the tree.
+    bytes_of_results: usize,
+    /// All ranks' recordings on the lead's clock, once they were asked for.
+    recorded: Vec<RankSample>,
     /// There is no collective: each iteration sends to the next rank and receives from the one before.
     is_ring: bool,
 }
@@ -65,6 +73,8 @@ impl Played {
             offsets: Vec::new(),
             start: 0,
             silent: None,
+            bytes_of_results: 0,
+            recorded: Vec::new(),
             is_ring: false,
         }
     }
@@ -193,6 +203,38 @@ impl Played {
         }
     }
 
+    fn on_lead(&self, node: u32, clocks: &[(u32, Relation)]) -> Vec<RankSample> {
+        let relation = clocks.iter().find(|(of, _)| *of == node).map_or(Relation::SAME, |(_, relation)| *relation);
+        let on_lead = |rank: u32| {
+            let mut sample = self.sample(node, rank);
+            sample.onto_lead(&relation);
+            sample
+        };
+        Self::ranks(node).map(on_lead).collect()
+    }
+
+    fn marks(&self, node: u32, clocks: &[(u32, Relation)]) -> Marks {
+        let relation = clocks.iter().find(|(of, _)| *of == node).map_or(Relation::SAME, |(_, relation)| *relation);
+        let mut all = Marks::default();
+        for rank in Self::ranks(node) {
+            let mut check = self.check(node, rank);
+            check.marks.onto_lead(&relation);
+            all.merge(Marks::of(&check.marks, &check.iterations, false)).expect("ranks apart");
+        }
+        all
+    }
+
+    fn share(node: u32) -> NodeShare {
+        let place =
+            |rank| RankPlace { rank, cpus_allowed: "0-63".into(), cpus_seen: "3".into(), ..RankPlace::default() };
+        NodeShare {
+            host: format!("node{node:05}"),
+            seconds: 1.0,
+            places: Self::ranks(node).map(place).collect(),
+            ..NodeShare::default()
+        }
+    }
+
     fn sample(&self, node: u32, rank: u32) -> RankSample {
         let calls = self.calls(node, rank, LAST - RECORDED..=LAST).events;
         let mark = |(number, event): (usize, &CallEvent)| IterationMark {
@@ -233,12 +275,7 @@ impl Played {
                 warnings: Vec::new(),
             }),
             Request::Describe { node: wanted } if *wanted == node => Answer::Described(Box::new(Facts {
-                functions: vec![FunctionInfo {
-                    name: "MPI_Allreduce".into(),
-                    group: "comm".into(),
-                    timed: true,
-                    ..FunctionInfo::default()
-                }],
+                functions: functions(),
                 size: Some(self.nodes * RANKS_OF_NODE),
                 ..Facts::default()
             })),
@@ -269,9 +306,11 @@ impl Played {
                 is_over_limit: false,
                 is_done: true,
                 since_first_s: Some(0.1),
+                recorded_s: 1.0,
                 marks_min: RECORDED + 1,
                 left_max: 0,
                 is_confident: false,
+                comm: CommSoFar::default(),
             }),
             Request::Check { .. } => Answer::Checked(ranks.map(|rank| self.check(node, rank)).collect()),
             Request::Remove => Answer::Removed { warnings: Vec::new(), departed: Vec::new() },
@@ -282,9 +321,130 @@ impl Played {
                 share: NodeShare::default(),
                 named_paths: Vec::new(),
             })),
+            Request::SeeMarks { clocks } => Answer::Part(Part::Marks(self.marks(node, clocks))),
+            Request::SeeCommon { window, clocks, .. } => {
+                Answer::Part(Part::Seen(Seen::of(&self.on_lead(node, clocks), &functions(), window)))
+            }
             Request::SeeEarly => Answer::Early(Early { is_alive: true, ..Early::default() }),
             _ => Answer::Done,
         }
+    }
+}
+
+fn functions() -> Vec<FunctionInfo> {
+    let (name, group) = ("MPI_Allreduce".into(), FunctionGroup::Comm);
+    vec![FunctionInfo { name, group, timed: true, ..FunctionInfo::default() }]
+}
+
+/// Children of a node of the tree.
+const FAN_OUT: usize = 32;
+
+/// Values of nodes as they come up a tree: merged by each node of it, in bytes. Those that reach the root, with their bytes.
+fn through_tree(mut parts: Vec<Part>) -> (Vec<Part>, usize) {
+    let carried = |part: &Part| {
+        let bytes = postcard::to_stdvec(part).expect("bytes");
+        let part: Part = postcard::from_bytes(&bytes).expect("a value");
+        assert!(part.is_sound(), "{part:?}");
+        (part, bytes.len())
+    };
+    while parts.len() > FAN_OUT {
+        let merged = parts.chunks(FAN_OUT).map(|children| {
+            let mut all = carried(&children[0]).0;
+            children[1..].iter().for_each(|child| all.merge(carried(child).0).expect("ranks apart"));
+            all
+        });
+        parts = merged.collect();
+    }
+    let bytes = parts.iter().map(|part| carried(part).1).sum();
+    (parts, bytes)
+}
+
+/// The questions that nodes of a reduced window were asked.
+#[derive(Default)]
+struct Kept {
+    clocks: Vec<(u32, Relation)>,
+    window: Option<OfWindow>,
+    seen: Option<Seen>,
+}
+
+/// The results of a job of so many nodes, merged in the tree, with bytes that reach the root.
+struct Summed<'p> {
+    played: &'p mut Played,
+    kept: Kept,
+}
+
+impl Summed<'_> {
+    fn part(&self, node: u32, request: &Request) -> Option<Part> {
+        let Kept { clocks, window, seen } = &self.kept;
+        let mut ranks = self.played.on_lead(node, clocks);
+        let window = window.as_ref()?;
+        Some(match request {
+            Request::Sum { seen } => {
+                let iterations = cut_alike(&mut ranks, &functions(), window, seen);
+                let share = Played::share(node);
+                let of = OfNode { functions: &functions(), share: &share, paths: &[], warnings: &[] };
+                Part::Sums(Box::new(Sums::of(&ranks, of, window, iterations)), None)
+            }
+            Request::SetBeside { ends } => {
+                cut_alike(&mut ranks, &functions(), window, seen.as_ref()?);
+                Part::Beside(Beside::of(&ranks, window, ends))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Crew for Summed<'_> {
+    fn nodes(&self) -> Vec<u32> {
+        self.played.nodes()
+    }
+
+    fn ask(&mut self, command: &Command) -> Vec<Reply> {
+        let Request::ReadRanks { ranks } = &command.request else { return self.played.ask(command) };
+        let all = 0..self.played.nodes;
+        let each = all.map(|node| (node, self.played.on_lead(node, &self.kept.clocks)));
+        let each: Vec<(u32, Vec<RankSample>)> = each.collect();
+        let mut replies = Vec::new();
+        for (node, mut recorded) in each {
+            self.played.recorded.extend(recorded.iter().cloned());
+            recorded.retain(|sample| ranks.contains(&sample.rank));
+            let none = recorded.is_empty();
+            let recording = Recording {
+                ranks: recorded,
+                warnings: Vec::new(),
+                site: None,
+                share: if none { NodeShare::default() } else { share_of(&Played::share(node), ranks) },
+                named_paths: Vec::new(),
+            };
+            let envelope = Envelope { ticks: ticks(), result: Ok(Answer::Read(Box::new(recording))) };
+            let bytes = postcard::to_stdvec(&envelope).expect("bytes").len();
+            // Nodes without any of these ranks say next to nothing, but they do.
+            self.played.bytes_of_results += bytes;
+            replies.push(Reply::of(node, envelope, ticks(), ticks()));
+        }
+        replies
+    }
+
+    fn ask_merged(&mut self, command: &Command) -> Vec<Replied> {
+        match &command.request {
+            Request::SeeCommon { window, clocks, .. } => {
+                (self.kept.window, self.kept.clocks) = (Some((**window).clone()), clocks.clone());
+            }
+            Request::Sum { seen } => self.kept.seen = Some((**seen).clone()),
+            _ => {}
+        }
+        let part = |node: u32| match self.part(node, &command.request) {
+            Some(part) => part,
+            None => match self.played.answer(node, &command.request) {
+                Answer::Part(part) => part,
+                other => panic!("{other:?}"),
+            },
+        };
+        let (parts, bytes) = through_tree((0..self.played.nodes).map(part).collect());
+        self.played.bytes_of_results += bytes;
+        let reply = |part| Reply::of(0, Envelope { ticks: ticks(), result: Ok(Answer::Part(part)) }, ticks(), ticks());
+        let all: Vec<u32> = (0..self.played.nodes).collect();
+        parts.into_iter().map(|part| (all.clone(), reply(part))).collect()
     }
 }
 
@@ -352,8 +512,7 @@ fn options() -> Options {
         ranks: Context::All,
         seccomp_ok: false,
         known_loop: None,
-        batch: 0,
-        job_id: String::new(),
+        detail_ranks_max: u32::MAX,
         command_ns: monotonic_ns(),
     }
 }
@@ -384,6 +543,39 @@ fn thousands_of_ranks_get_one_numbering() {
     assert!(per_rank_s > 0.2 * apart_s && per_rank_s < 0.9 * apart_s, "{per_rank_s} s of {apart_s} s: {wait:?}");
     // Twice looked at, aligned, checked and read: a few KiB of each rank in the whole window.
     assert!(played.bytes_up / (ranks as usize) < 4096, "{} bytes a rank", played.bytes_up / ranks as usize);
+}
+
+/// Bytes of results at a job's root grow slower than its ranks, and the report says what one with every rank's
+/// recording would. Agreeing on the first iteration is not in this: each rank has a part in that.
+#[test]
+fn results_of_thousands_of_ranks_are_merged_on_the_way() {
+    // The whole mission's size with TRIMTAB_SCALE_NODES=2048.
+    let most = std::env::var("TRIMTAB_SCALE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(64);
+    let sizes = [8, 64, 512, 2048].into_iter().filter(|nodes| *nodes <= most);
+    let mut bytes_of = Vec::new();
+    for nodes in sizes {
+        let ranks = nodes * RANKS_OF_NODE;
+        let mut played = Played::new(nodes);
+        let options = Options { detail_ranks_max: 255, groups: vec![trimtab_mpi::Group::Comm], ..options() };
+        let mut crew = Summed { played: &mut played, kept: Kept::default() };
+        let report = measure_with(&mut crew, WindowId(1), &options, &Silent).expect("a window").report;
+        assert!(report.window.valid, "{:?}", report.warnings);
+        let reduced = report.reduced.as_ref().expect("it is summed");
+        assert_eq!((reduced.ranks, report.ranks.len() <= 9), (ranks, true));
+        let shares: Vec<NodeShare> = (0..nodes).map(Played::share).collect();
+        whole::assert_same(&report, &whole::whole(&report, &functions(), &played.recorded, &shares));
+        let all = played.recorded.iter().map(|rank| postcard::to_stdvec(rank).expect("bytes").len()).sum::<usize>();
+        println!(
+            "{ranks} ranks on {nodes} nodes: {} bytes of results at the root, {all} of recordings",
+            played.bytes_of_results
+        );
+        bytes_of.push((ranks, played.bytes_of_results, all));
+    }
+    let [(fewest, bytes_fewest, _), ..] = bytes_of[..] else { panic!("no job was measured") };
+    for (ranks, bytes, all) in &bytes_of[1..] {
+        let (grown, times) = (*bytes as f64 / bytes_fewest as f64, f64::from(*ranks) / f64::from(fewest));
+        assert!(grown < 0.25 * times && bytes * 10 < *all, "{bytes_of:?}");
+    }
 }
 
 /// Without a collective nothing is proven, and said so; the messages and the clocks still give the true numbering.

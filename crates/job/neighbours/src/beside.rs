@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use trimtab_track::{ProcFs, Processes, parse_stat};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
-use trimtab_types::report::{Limit, NodeShare, Oversubscription, Place};
+use trimtab_types::report::{Limit, NodeShare, Oversubscription, RankPlace};
 
 /// Time between two notes of where the ranks are, and at least so much for each rank: a note takes 20 us of a processor
 /// that the ranks may want.
@@ -173,7 +173,9 @@ impl Beside {
             if !is_held {
                 self.held.remove(rank);
             }
-            *self.stopped_s.entry(*rank).or_default() += if was_held { since_s } else { 0.0 };
+            if first.is_some() {
+                *self.stopped_s.entry(*rank).or_default() += if was_held { since_s } else { 0.0 };
+            }
             let mut now: BTreeSet<u32> = first.map(|stat| stat.last_cpu).into_iter().collect();
             if all_threads {
                 let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
@@ -195,22 +197,22 @@ impl Beside {
         self.noted = Some(Instant::now());
     }
 
-    fn place(&self, rank: u32, seconds: f64) -> Place {
+    fn place(&self, rank: u32, seconds: f64) -> RankPlace {
         let seen = self.seen.get(&rank).cloned().unwrap_or_default();
         let rates = seen.iter().filter_map(|cpu| self.rates_mhz.get(cpu)).filter(|(_, count)| *count > 0);
         let (sum, count) = rates.fold((0.0, 0u32), |(sum, count), rate| (sum + rate.0, count + rate.1));
-        Place {
+        RankPlace {
             rank,
             cpus_allowed: self.allowed.get(&rank).cloned().unwrap_or_default(),
             cpus_seen: cpus::list(&seen),
             clock_mhz: (count > 0).then(|| sum / f64::from(count)),
-            stopped_s: self.stopped_s.get(&rank).copied().unwrap_or(0.0),
+            stopped_s: self.stopped_s.get(&rank).copied(),
             waited_s: self.wanted(rank).map(|some| (some.wanted - some.had) * seconds),
         }
     }
 
-    fn processors(&self) -> u32 {
-        self.online().len() as u32
+    fn processors(&self) -> Option<u32> {
+        Some(self.online().len() as u32).filter(|count| *count > 0)
     }
 
     fn online(&self) -> BTreeSet<u32> {
@@ -240,12 +242,17 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    /// A process that computes until it is dropped.
+    /// A process that computes until it is dropped, or the test is gone.
     struct Busy(Child);
 
     impl Busy {
         fn start() -> Busy {
-            Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell"))
+            Busy(
+                Command::new("sh")
+                    .args(["-c", "while kill -0 $PPID; do :; done 2>/dev/null"])
+                    .spawn()
+                    .expect("a shell"),
+            )
         }
     }
 
@@ -279,7 +286,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         beside.end();
-        let held_s = beside.share("n1").places[0].stopped_s;
+        let held_s = beside.share("n1").places[0].stopped_s.expect("it was looked at");
         let at_most_s = beside.share("n1").seconds;
         assert!((0.02..=at_most_s).contains(&held_s), "{held_s} of {at_most_s}");
     }
@@ -300,12 +307,18 @@ mod tests {
         let share = beside.share("n1");
         assert_eq!((share.host.as_str(), share.places.len()), ("n1", 1));
         // Twenty ticks of a hundredth: the first of them may have been under way.
-        assert!(share.seconds > 0.15 && share.processors > 0, "{share:?}");
+        assert!(share.seconds > 0.15 && share.processors > Some(0), "{share:?}");
         assert!(share.busy.is_some_and(|busy| busy > 0.0 && busy <= 1.0), "{share:?}");
         let place = &share.places[0];
         let allowed = cpus::parse(&place.cpus_allowed);
         assert!(!place.cpus_seen.is_empty() && cpus::parse(&place.cpus_seen).is_subset(&allowed), "{place:?}");
-        assert!(share.neighbours.iter().all(|one| one.program != "sh" || one.kind == "user"), "{share:?}");
+        assert!(
+            share
+                .neighbours
+                .iter()
+                .all(|one| one.program != "sh" || one.kind == trimtab_types::report::NeighbourKind::User),
+            "{share:?}"
+        );
     }
 
     #[test]
@@ -326,7 +339,7 @@ mod tests {
         let own = ProcFs::new().status(ProcFs::new().own_pid()).expect("our status").uids[1];
         let name = user_name(&std::fs::read_to_string("/etc/passwd").unwrap_or_default(), own);
         let found = share.neighbours.iter().find(|one| one.name == name);
-        assert!(found.is_some_and(|one| one.busy_processors > 0.02 && one.processes > 0), "{share:?}");
+        assert!(found.is_some_and(|one| one.busy_processors > Some(0.02) && one.processes > 0), "{share:?}");
     }
 
     #[test]

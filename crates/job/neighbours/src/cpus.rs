@@ -1,20 +1,10 @@
 //! Sets of processors as the kernel writes them: "0-3,8".
 
 use std::collections::BTreeSet;
+pub(crate) use trimtab_sensors::cgroup::parse_cpus as parse;
 
 /// Characters of a list that is kept; beyond that it ends in "...".
 const LIST_LENGTH_MAX: usize = 100;
-
-/// Reads a list; what is no number in it is left out.
-pub(crate) fn parse(text: &str) -> BTreeSet<u32> {
-    /// More processors than Linux can have: a list from a damaged file must not fill memory.
-    const PROCESSORS_MAX: u32 = 1 << 16;
-    let bounds = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?.min(PROCESSORS_MAX)))
-    };
-    text.split(',').filter_map(bounds).flat_map(|(first, last)| first..=last).collect()
-}
 
 /// Writes a list, cut to a length that a report has room for.
 pub(crate) fn list(cpus: &BTreeSet<u32>) -> String {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
-use trimtab_types::report::{Limit, Oversubscription};
+use trimtab_types::report::{CrowdLimit, Limit, Oversubscription};
 
 /// Threads that want so many times the processors they have make a crowd even where there is a processor per rank: a
 /// library's own threads, which wake now and then, don't.
@@ -84,7 +84,7 @@ pub(crate) fn oversubscribed(ranks: &[Wanting], limits: &[Limit]) -> Vec<Oversub
         let is_looser = found.iter().any(|one| one.processors <= processors && one.ranks == numbers(&inside));
         if !is_looser && is_crowd(&inside, processors) {
             found.retain(|one| one.ranks != numbers(&inside));
-            found.push(crowd(&inside, processors, "quota"));
+            found.push(crowd(&inside, processors, CrowdLimit::Quota));
         }
     }
     found
@@ -103,7 +103,7 @@ fn by_affinity(ranks: &[Wanting]) -> Vec<Oversubscription> {
         let is_inside = |one: &&Wanting| !told.contains(&one.rank) && one.allowed.is_subset(&set);
         let inside: Vec<&Wanting> = ranks.iter().filter(is_inside).collect();
         if is_crowd(&inside, left) {
-            found.push(crowd(&inside, left, "affinity"));
+            found.push(crowd(&inside, left, CrowdLimit::Affinity));
             told.extend(inside.iter().map(|one| one.rank));
             taken.extend(set);
         }
@@ -116,12 +116,12 @@ fn is_crowd(ranks: &[&Wanting], processors: f64) -> bool {
     !ranks.is_empty() && (ranks.len() as f64 > processors || wanted)
 }
 
-fn crowd(ranks: &[&Wanting], processors: f64, limited_by: &str) -> Oversubscription {
+fn crowd(ranks: &[&Wanting], processors: f64, limited_by: CrowdLimit) -> Oversubscription {
     let wanted = wanted(ranks);
     Oversubscription {
         ranks: numbers(ranks),
         processors,
-        limited_by: limited_by.to_owned(),
+        limited_by,
         processors_wanted: wanted.map(|sum| sum.wanted),
         processors_had: wanted.map(|sum| sum.had),
     }
@@ -143,6 +143,7 @@ fn wanted(ranks: &[&Wanting]) -> Option<Processors> {
 
 #[cfg(test)]
 mod tests {
+    use super::CrowdLimit::{Affinity, Quota};
     use super::*;
     use std::time::Duration;
 
@@ -160,11 +161,11 @@ mod tests {
             processors: Some(processors),
             ..Limit::default()
         };
-        type Row = (&'static str, Vec<Wanting>, Vec<Limit>, Vec<(Vec<u32>, f64, &'static str)>);
+        type Row = (&'static str, Vec<Wanting>, Vec<Limit>, Vec<(Vec<u32>, f64, CrowdLimit)>);
         let rows: Vec<Row> = vec![
             ("a processor each", vec![rank(0, &[0], 1.0), rank(1, &[1], 1.0)], vec![], vec![]),
-            ("four on two", four(1.0), vec![], vec![(vec![0, 1, 2, 3], 2.0, "affinity")]),
-            ("four on two that sleep", four(0.2), vec![], vec![(vec![0, 1, 2, 3], 2.0, "affinity")]),
+            ("four on two", four(1.0), vec![], vec![(vec![0, 1, 2, 3], 2.0, Affinity)]),
+            ("four on two that sleep", four(0.2), vec![], vec![(vec![0, 1, 2, 3], 2.0, Affinity)]),
             (
                 "a busy neighbour keeps one from its processor",
                 vec![rank(0, &[0, 1], 1.0), rank(1, &[0, 1], 1.0)],
@@ -175,39 +176,38 @@ mod tests {
                 "threads of a rank",
                 vec![rank(0, &[0, 1], 2.0), rank(1, &[0, 1], 2.0)],
                 vec![],
-                vec![(vec![0, 1], 2.0, "affinity")],
+                vec![(vec![0, 1], 2.0, Affinity)],
             ),
             (
                 "two bound to one processor, a third beside them",
                 vec![rank(0, &[0], 1.0), rank(1, &[0], 1.0), rank(2, &[0, 1], 1.0)],
                 vec![],
-                vec![(vec![0, 1], 1.0, "affinity")],
+                vec![(vec![0, 1], 1.0, Affinity)],
             ),
             (
                 "and a fourth",
                 vec![rank(0, &[0], 1.0), rank(1, &[0], 1.0), rank(2, &[0, 1], 1.0), rank(3, &[0, 1], 1.0)],
                 vec![],
-                vec![(vec![0, 1], 1.0, "affinity"), (vec![2, 3], 1.0, "affinity")],
+                vec![(vec![0, 1], 1.0, Affinity), (vec![2, 3], 1.0, Affinity)],
             ),
             (
                 "sets that overlap",
                 (0..4).map(|one| rank(one, if one < 2 { &[0, 1] } else { &[1, 2] }, 1.0)).collect(),
                 vec![],
-                vec![(vec![0, 1, 2, 3], 3.0, "affinity")],
+                vec![(vec![0, 1, 2, 3], 3.0, Affinity)],
             ),
             (
                 "a quota",
                 vec![rank(0, &[0, 1], 1.0), rank(1, &[0, 1], 1.0)],
                 vec![quota(1.5, &[0, 1])],
-                vec![(vec![0, 1], 1.5, "quota")],
+                vec![(vec![0, 1], 1.5, Quota)],
             ),
-            ("a looser quota", four(1.0), vec![quota(3.0, &[0, 1, 2, 3])], vec![(vec![0, 1, 2, 3], 2.0, "affinity")]),
-            ("a tighter quota", four(1.0), vec![quota(1.0, &[0, 1, 2, 3])], vec![(vec![0, 1, 2, 3], 1.0, "quota")]),
+            ("a looser quota", four(1.0), vec![quota(3.0, &[0, 1, 2, 3])], vec![(vec![0, 1, 2, 3], 2.0, Affinity)]),
+            ("a tighter quota", four(1.0), vec![quota(1.0, &[0, 1, 2, 3])], vec![(vec![0, 1, 2, 3], 1.0, Quota)]),
         ];
         for (name, ranks, limits, expected) in rows {
             let found = oversubscribed(&ranks, &limits);
-            let said: Vec<_> =
-                found.iter().map(|one| (one.ranks.clone(), one.processors, one.limited_by.as_str())).collect();
+            let said: Vec<_> = found.iter().map(|one| (one.ranks.clone(), one.processors, one.limited_by)).collect();
             assert_eq!(said, expected, "{name}");
             let wanted = |one: &Oversubscription| {
                 let inside = ranks.iter().filter(|rank| one.ranks.contains(&rank.rank));

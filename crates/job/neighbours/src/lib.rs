@@ -23,4 +23,4 @@ mod whose;
 pub use beside::Beside;
 pub use counters::{Counters, Worked};
 pub use look::{Look, Machine, OtherJobs, SLURM_JOB};
-pub use whose::{Own, Whose};
+pub use whose::{Own, Ownership};

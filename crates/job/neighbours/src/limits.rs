@@ -7,10 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use trimtab_sensors::cgroup::{folders, memory_max, number, processors};
 use trimtab_types::report::Limit;
-
-/// Memory limits above this are the first version's way to say that there is none.
-const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Limits of the groups of some ranks at one moment, by the folder that sets them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,60 +91,9 @@ impl Throttled {
     }
 }
 
-/// The folders of a process's groups for a controller, its own first, up to the root of that hierarchy.
-fn folders(root: &Path, text: &str, controller: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
-        let base = match controllers {
-            // The second version, alone or beside the first.
-            "" if root.join("cgroup.controllers").exists() => root.to_owned(),
-            "" => root.join("unified"),
-            named if named.split(',').any(|name| name == controller) => match root.join(named).exists() {
-                true => root.join(named),
-                false => root.join(controller),
-            },
-            _ => continue,
-        };
-        // A path from outside never leads out of the hierarchy.
-        let inside = path.trim_start_matches('/');
-        if !inside.split('/').any(|name| name == "..") {
-            let own = base.join(inside);
-            found.extend(own.ancestors().take_while(|folder| folder.starts_with(&base)).map(Path::to_owned));
-        }
-    }
-    found
-}
-
 fn tightest<T: Copy + PartialOrd>(folders: &[PathBuf], read: fn(&Path) -> Option<T>) -> Option<(PathBuf, T)> {
     let limits = folders.iter().filter_map(|folder| Some((folder.clone(), read(folder)?)));
     limits.reduce(|a, b| if b.1 < a.1 { b } else { a })
-}
-
-/// Processors that a group may use at a time; `None`: as many as there are.
-fn processors(folder: &Path) -> Option<f64> {
-    let text = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-    let (quota, period) = match text("cpu.max") {
-        Some(both) => {
-            let (quota, period) = both.trim().split_once(' ')?;
-            (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
-        }
-        None => (
-            text("cpu.cfs_quota_us")?.trim().parse::<f64>().ok()?,
-            text("cpu.cfs_period_us")?.trim().parse::<f64>().ok()?,
-        ),
-    };
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
-}
-
-fn memory_max(folder: &Path) -> Option<u64> {
-    number(folder, &["memory.max", "memory.limit_in_bytes"]).filter(|bytes| *bytes < UNLIMITED_BYTES)
-}
-
-/// The first number that one of some files holds.
-fn number(folder: &Path, names: &[&str]) -> Option<u64> {
-    names.iter().find_map(|name| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok())
 }
 
 fn throttled(folder: &Path) -> Option<Throttled> {

@@ -6,7 +6,7 @@
 //! Next: `share`, which compares two looks; `whose` for the question itself.
 
 use crate::counters::Counters;
-use crate::whose::{Own, Whose};
+use crate::whose::{Own, Ownership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub cpu_ticks: u64,
     pub last_cpu: u32,
     pub uid: u32,
-    pub whose: Whose,
+    pub whose: Ownership,
     pub has_rank: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct JobsSeen {
 struct Known {
     start_ticks: u64,
     command: String,
-    whose: Whose,
+    whose: Ownership,
     looks: u8,
 }
 
@@ -115,9 +115,9 @@ impl JobsSeen {
     /// The jobs, each with the short name of one of its programs.
     fn jobs(&self) -> BTreeMap<String, String> {
         let job = |known: &Known| match &known.whose {
-            Whose::Slurm { step } => Some(format!("{SLURM_JOB}{}", step.split('.').next().unwrap_or(step))),
-            Whose::Mpi { launcher } => Some(format!("MPI job of process {launcher}")),
-            Whose::Own | Whose::Kernel | Whose::User { .. } => None,
+            Ownership::Slurm { step } => Some(format!("{SLURM_JOB}{}", step.split('.').next().unwrap_or(step))),
+            Ownership::Mpi { launcher } => Some(format!("MPI job of process {launcher}")),
+            Ownership::Own | Ownership::Kernel | Ownership::User { .. } => None,
         };
         self.known.values().filter_map(|known| Some((job(known)?, known.command.clone()))).collect()
     }
@@ -146,8 +146,8 @@ fn has_gone(processes: &dyn Processes, pid: Pid, known: &Known) -> bool {
     is_job(&known.whose) && !processes.stat(pid).is_ok_and(|stat| stat.runs_since(known.start_ticks))
 }
 
-fn is_job(whose: &Whose) -> bool {
-    matches!(whose, Whose::Slurm { .. } | Whose::Mpi { .. })
+fn is_job(whose: &Ownership) -> bool {
+    matches!(whose, Ownership::Slurm { .. } | Ownership::Mpi { .. })
 }
 
 fn see(processes: &dyn Processes, own: &Own, pid: Pid, before: Option<&Seen>) -> Option<Seen> {
@@ -155,7 +155,7 @@ fn see(processes: &dyn Processes, own: &Own, pid: Pid, before: Option<&Seen>) ->
     let same = before.filter(|seen| seen.start_ticks == stat.start_time_ticks && seen.command == stat.command);
     let (whose, uid, has_rank) = match same {
         Some(seen) => (seen.whose.clone(), seen.uid, seen.has_rank),
-        None if is_kernel(processes, pid, stat.parent) => (Whose::Kernel, 0, false),
+        None if is_kernel(processes, pid, stat.parent) => (Ownership::Kernel, 0, false),
         None => {
             let uid = processes.status(pid).ok()?.uids[1];
             let has_rank = trimtab_track::origin(processes, pid).is_ok_and(|origin| origin.has_rank);
@@ -230,6 +230,6 @@ mod tests {
         machine.add(Pid(8), Pid(1), "sh");
         let look = Machine::default().look(&machine, &Own::default(), None);
         let whose = |pid| look.processes[&Pid(pid)].whose.clone();
-        assert_eq!((whose(7), whose(8)), (Whose::Kernel, Whose::User { uid: 1000 }));
+        assert_eq!((whose(7), whose(8)), (Ownership::Kernel, Ownership::User { uid: 1000 }));
     }
 }

@@ -4,12 +4,12 @@
 
 use crate::cpus;
 use crate::look::{Look, Seen};
-use crate::topology::{Closeness, Topology};
-use crate::whose::Whose;
+use crate::topology::Topology;
+use crate::whose::Ownership;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::Pid;
 use trimtab_types::procfs::CLOCK_TICKS_PER_SECOND;
-use trimtab_types::report::Neighbour;
+use trimtab_types::report::{Closeness, Neighbour, NeighbourKind, Presence};
 
 /// Neighbours that a report has room for, and characters of their names.
 const NEIGHBOURS_MAX: usize = 16;
@@ -47,17 +47,18 @@ pub(crate) fn neighbours(
     let mut all: Vec<Neighbour> = groups(before, after)
         .into_iter()
         .map(|(whose, group)| neighbour(&whose, group, seconds, places, topology, users))
-        .filter(|one| one.kind != "user" || one.busy_processors >= BUSY_PROCESSORS_MIN)
+        .filter(|one| one.kind != NeighbourKind::User || one.busy_processors >= Some(BUSY_PROCESSORS_MIN))
         .collect();
-    all.sort_by(|a, b| b.busy_processors.total_cmp(&a.busy_processors));
+    let busy = |one: &Neighbour| one.busy_processors.unwrap_or(0.0);
+    all.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
     let left_out = all.len().saturating_sub(NEIGHBOURS_MAX);
     all.truncate(NEIGHBOURS_MAX);
     (all, left_out as u32)
 }
 
-fn groups(before: &Look, after: &Look) -> BTreeMap<Whose, Group> {
-    let mut groups: BTreeMap<Whose, Group> = BTreeMap::new();
-    let is_other = |seen: &&Seen| !matches!(seen.whose, Whose::Own | Whose::Kernel);
+fn groups(before: &Look, after: &Look) -> BTreeMap<Ownership, Group> {
+    let mut groups: BTreeMap<Ownership, Group> = BTreeMap::new();
+    let is_other = |seen: &&Seen| !matches!(seen.whose, Ownership::Own | Ownership::Kernel);
     for (pid, seen) in after.processes.iter().filter(|(_, seen)| is_other(seen)) {
         let earlier = before.processes.get(pid).filter(|earlier| earlier.start_ticks == seen.start_ticks);
         let ticks = seen.cpu_ticks.saturating_sub(earlier.map_or(0, |earlier| earlier.cpu_ticks));
@@ -99,7 +100,7 @@ impl Group {
 }
 
 fn neighbour(
-    whose: &Whose,
+    whose: &Ownership,
     group: Group,
     seconds: f64,
     places: &BTreeMap<u32, BTreeSet<u32>>,
@@ -108,31 +109,32 @@ fn neighbour(
 ) -> Neighbour {
     let user = users(group.uid);
     let (kind, name) = match whose {
-        Whose::Slurm { step } => ("slurm", step.clone()),
-        Whose::Mpi { launcher } => ("mpi", launcher.to_string()),
-        Whose::User { .. } | Whose::Own | Whose::Kernel => ("user", user.clone()),
+        Ownership::Slurm { step } => (NeighbourKind::Slurm, step.clone()),
+        Ownership::Mpi { launcher } => (NeighbourKind::Mpi, launcher.to_string()),
+        Ownership::User { .. } | Ownership::Own | Ownership::Kernel => (NeighbourKind::User, user.clone()),
     };
     let close = |cpus: &BTreeSet<u32>| topology.closeness(cpus, &group.cpus);
     let closest = places.values().map(close).min().unwrap_or(Closeness::Machine);
     let near = places.iter().filter(|(_, cpus)| closest != Closeness::Machine && close(cpus) == closest);
     let presence = match (group.was_there, group.is_there) {
-        (true, false) => "left",
-        (false, true) => "came",
-        _ => "throughout",
+        (true, false) => Presence::Left,
+        (false, true) => Presence::Came,
+        _ => Presence::Throughout,
     };
     let worked_s = group.ticks as f64 / CLOCK_TICKS_PER_SECOND as f64;
     Neighbour {
-        kind: kind.to_owned(),
+        kind,
         name: cut(&name),
         user: cut(&user),
         program: cut(&group.program.1),
         processes: group.processes,
         ranks: group.ranks,
-        busy_processors: if seconds > 0.0 { worked_s / seconds } else { 0.0 },
+        // Of processes that have ended nobody knows what they did.
+        busy_processors: (seconds > 0.0 && group.is_there).then(|| worked_s / seconds),
         cpus_seen: cpus::list(&group.cpus),
-        shares: closest.word().to_owned(),
+        shares: closest,
         with_ranks: near.map(|(rank, _)| *rank).take(RANKS_MAX).collect(),
-        presence: presence.to_owned(),
+        presence,
     }
 }
 
@@ -146,8 +148,8 @@ mod tests {
     use crate::counters::Counters;
     use std::time::{Duration, Instant};
 
-    fn seen(whose: &Whose, command: &str, cpu_ticks: u64, last_cpu: u32) -> Seen {
-        let has_rank = matches!(whose, Whose::Mpi { .. });
+    fn seen(whose: &Ownership, command: &str, cpu_ticks: u64, last_cpu: u32) -> Seen {
+        let has_rank = matches!(whose, Ownership::Mpi { .. });
         Seen { start_ticks: 5, command: command.into(), cpu_ticks, last_cpu, uid: 7, whose: whose.clone(), has_rank }
     }
 
@@ -165,48 +167,52 @@ mod tests {
 
     #[test]
     fn a_job_is_added_up() {
-        let mpi = Whose::Mpi { launcher: Pid(20) };
+        let mpi = Ownership::Mpi { launcher: Pid(20) };
         let (all, left_out) = between(
-            vec![(21, seen(&mpi, "app", 100, 1)), (22, seen(&mpi, "app", 50, 4)), (9, seen(&Whose::Own, "own", 0, 0))],
+            vec![
+                (21, seen(&mpi, "app", 100, 1)),
+                (22, seen(&mpi, "app", 50, 4)),
+                (9, seen(&Ownership::Own, "own", 0, 0)),
+            ],
             vec![
                 (21, seen(&mpi, "app", 250, 1)),
                 (22, seen(&mpi, "app", 100, 5)),
-                (9, seen(&Whose::Own, "own", 99, 0)),
+                (9, seen(&Ownership::Own, "own", 99, 0)),
             ],
         );
         assert_eq!((all.len(), left_out), (1, 0), "{all:?}");
         let one = &all[0];
-        assert_eq!((one.kind.as_str(), one.name.as_str(), one.user.as_str()), ("mpi", "20", "user7"));
+        assert_eq!((one.kind, one.name.as_str(), one.user.as_str()), (NeighbourKind::Mpi, "20", "user7"));
         assert_eq!((one.processes, one.ranks, one.program.as_str()), (2, 2, "app"));
-        assert!((one.busy_processors - 1.0).abs() < 1e-9, "two seconds of work in two seconds: {one:?}");
-        assert_eq!((one.cpus_seen.as_str(), one.shares.as_str(), &one.with_ranks), ("1,4-5", "core", &vec![1]));
-        assert_eq!(one.presence, "throughout");
+        assert!((one.busy_processors.unwrap_or(0.0) - 1.0).abs() < 1e-9, "two seconds of work in two seconds: {one:?}");
+        assert_eq!((one.cpus_seen.as_str(), one.shares, &one.with_ranks), ("1,4-5", Closeness::Core, &vec![1]));
+        assert_eq!(one.presence, Presence::Throughout);
     }
 
     #[test]
     fn who_came_and_who_left() {
-        let (old, new) = (Whose::Slurm { step: "12.0".into() }, Whose::Slurm { step: "13.0".into() });
+        let (old, new) = (Ownership::Slurm { step: "12.0".into() }, Ownership::Slurm { step: "13.0".into() });
         let (all, _) = between(vec![(1, seen(&old, "a", 900, 7))], vec![(2, seen(&new, "b", 100, 9))]);
-        let told: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.presence.as_str())).collect();
-        assert_eq!(told, [("13.0", "came"), ("12.0", "left")]);
-        assert!((all[0].busy_processors - 0.5).abs() < 1e-9, "all that it ever did was done meanwhile");
-        assert_eq!((all[1].busy_processors, all[1].processes), (0.0, 1), "what it did is not known");
-        assert_eq!((all[0].shares.as_str(), all[0].with_ranks.len()), ("machine", 0));
+        let told: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.presence)).collect();
+        assert_eq!(told, [("13.0", Presence::Came), ("12.0", Presence::Left)]);
+        assert!((all[0].busy_processors.unwrap_or(0.0) - 0.5).abs() < 1e-9, "all that it ever did was done meanwhile");
+        assert_eq!((all[1].busy_processors, all[1].processes), (None, 1), "what it did is not known");
+        assert_eq!((all[0].shares, all[0].with_ranks.len()), (Closeness::Machine, 0));
     }
 
     #[test]
     fn idle_users_are_not_named_and_idle_jobs_are() {
-        let (user, job) = (Whose::User { uid: 7 }, Whose::Mpi { launcher: Pid(3) });
+        let (user, job) = (Ownership::User { uid: 7 }, Ownership::Mpi { launcher: Pid(3) });
         let both = || vec![(1, seen(&user, "sh", 5, 0)), (2, seen(&job, "app", 5, 0))];
         let (all, left_out) = between(both(), both());
-        assert_eq!((all.len(), all[0].kind.as_str(), left_out), (1, "mpi", 0));
+        assert_eq!((all.len(), all[0].kind, left_out), (1, NeighbourKind::Mpi, 0));
         let (all, _) = between(both(), vec![(1, seen(&user, "sh", 55, 0))]);
         assert_eq!(all[0].name, "user7", "a quarter of a processor: {all:?}");
     }
 
     #[test]
     fn a_crowd_is_bounded() {
-        let job = |number: i32| (number, seen(&Whose::Mpi { launcher: Pid(number) }, "app", 5, 0));
+        let job = |number: i32| (number, seen(&Ownership::Mpi { launcher: Pid(number) }, "app", 5, 0));
         let (all, left_out) = between(Vec::new(), (0..40).map(job).collect());
         assert_eq!((all.len(), left_out), (NEIGHBOURS_MAX, 40 - NEIGHBOURS_MAX as u32));
     }

@@ -5,29 +5,7 @@
 use crate::cpus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// How close; the closest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Closeness {
-    Core,
-    Smt,
-    Cache,
-    Numa,
-    Machine,
-}
-
-impl Closeness {
-    /// The word in the report.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Closeness::Core => "core",
-            Closeness::Smt => "smt",
-            Closeness::Cache => "cache",
-            Closeness::Numa => "numa",
-            Closeness::Machine => "machine",
-        }
-    }
-}
+use trimtab_types::report::Closeness;
 
 /// The caches and cores that some processors share with others.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ const ANCESTORS_MAX: usize = 64;
 
 /// The owner of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whose {
+pub enum Ownership {
     /// The job's that is asked about, or ours.
     Own,
     /// The kernel's own threads.
@@ -62,18 +62,22 @@ impl Own {
     }
 
     /// The owner of a process.
-    pub fn whose(&self, processes: &dyn Processes, pid: Pid, uid: u32) -> Whose {
+    pub fn whose(&self, processes: &dyn Processes, pid: Pid, uid: u32) -> Ownership {
         if ancestors(processes, pid).any(|(pid, _)| self.pids.contains(&pid)) {
-            return Whose::Own;
+            return Ownership::Own;
         }
         if let Some(task) = slurm_task(processes, pid) {
             let is_own = self.slurm.contains(&task.job);
-            return if is_own { Whose::Own } else { Whose::Slurm { step: format!("{}.{}", task.job, task.step) } };
+            return if is_own {
+                Ownership::Own
+            } else {
+                Ownership::Slurm { step: format!("{}.{}", task.job, task.step) }
+            };
         }
         match origin(processes, pid).ok().filter(|origin| origin.has_rank) {
-            Some(origin) if self.keys.contains(&origin.key) => Whose::Own,
-            Some(origin) => origin.launcher.map_or(Whose::User { uid }, |launcher| Whose::Mpi { launcher }),
-            None => Whose::User { uid },
+            Some(origin) if self.keys.contains(&origin.key) => Ownership::Own,
+            Some(origin) => origin.launcher.map_or(Ownership::User { uid }, |launcher| Ownership::Mpi { launcher }),
+            None => Ownership::User { uid },
         }
     }
 }
@@ -128,21 +132,21 @@ mod tests {
         let machine = machine();
         let own = Own::of(&machine, &[Pid(12)], Some(Pid(10)));
         for (name, pid, expected) in [
-            ("a rank", 12, Whose::Own),
-            ("what a rank started", 13, Whose::Own),
-            ("the launcher", 10, Whose::Own),
-            ("ourselves", 99, Whose::Own),
-            ("another launch", 22, Whose::Mpi { launcher: Pid(21) }),
-            ("a launcher is no rank", 20, Whose::User { uid: 1000 }),
-            ("below a step's daemon", 31, Whose::Slurm { step: "12.0".to_owned() }),
-            ("in a step's group", 32, Whose::Slurm { step: "12.batch".to_owned() }),
-            ("a shell", 50, Whose::User { uid: 1000 }),
-            ("an environment that can't be read", 42, Whose::User { uid: 1000 }),
+            ("a rank", 12, Ownership::Own),
+            ("what a rank started", 13, Ownership::Own),
+            ("the launcher", 10, Ownership::Own),
+            ("ourselves", 99, Ownership::Own),
+            ("another launch", 22, Ownership::Mpi { launcher: Pid(21) }),
+            ("a launcher is no rank", 20, Ownership::User { uid: 1000 }),
+            ("below a step's daemon", 31, Ownership::Slurm { step: "12.0".to_owned() }),
+            ("in a step's group", 32, Ownership::Slurm { step: "12.batch".to_owned() }),
+            ("a shell", 50, Ownership::User { uid: 1000 }),
+            ("an environment that can't be read", 42, Ownership::User { uid: 1000 }),
         ] {
             assert_eq!(own.whose(&machine, Pid(pid), 1000), expected, "{name}");
         }
         let own = Own::of(&machine, &[Pid(31)], None);
-        assert_eq!(own.whose(&machine, Pid(32), 1000), Whose::Own, "another step of the same Slurm job");
-        assert_eq!(own.whose(&machine, Pid(12), 1000), Whose::Mpi { launcher: Pid(11) });
+        assert_eq!(own.whose(&machine, Pid(32), 1000), Ownership::Own, "another step of the same Slurm job");
+        assert_eq!(own.whose(&machine, Pid(12), 1000), Ownership::Mpi { launcher: Pid(11) });
     }
 }

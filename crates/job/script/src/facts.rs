@@ -10,7 +10,7 @@ use trimtab_measure::{datatype_sizes, describe_library};
 use trimtab_mpi::{DatatypeSizes, prototype};
 use trimtab_session::{Inner, Module, Modules, mappings_of};
 use trimtab_snippet::facts::{
-    Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, Object, Signature, Site, SiteId,
+    Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, NoSites, Object, PointSite, Signature, SiteId,
 };
 use trimtab_snippet::ir::{Register, Width};
 use trimtab_snippet::syntax::{FunctionPattern, Name, PointKind};
@@ -66,7 +66,7 @@ impl<'a> ProcessFacts<'a> {
     }
 
     /// The stand-in for a point in a library that is not loaded yet.
-    pub(crate) fn awaited_site(&self, point: &PointKind) -> Option<Site> {
+    pub(crate) fn awaited_site(&self, point: &PointKind) -> Option<PointSite> {
         let by_place;
         let pattern = match point {
             PointKind::Call(call) => &call.caller,
@@ -83,7 +83,7 @@ impl<'a> ProcessFacts<'a> {
             PointKind::Entry(_) | PointKind::Exit(_) | PointKind::Every { .. } | PointKind::Once => return None,
         };
         let function = self.awaited(pattern)?;
-        let site = |id| Site { id, function: Some(function), callee: None };
+        let site = |id| PointSite { id, function: Some(function), callee: None };
         let mut points = self.awaited_points.borrow_mut();
         if let Some((id, ..)) = points.iter().find(|(.., known)| known == point) {
             return Some(site(*id));
@@ -284,8 +284,8 @@ impl Facts for ProcessFacts<'_> {
         names.filter(|name| first(last_part(name)) == first(like)).take(SUGGESTIONS_MAX).collect()
     }
 
-    fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String> {
-        self.places(point)
+    fn sites(&self, point: &PointKind) -> Result<Vec<PointSite>, NoSites> {
+        Ok(self.places(point)?)
     }
 
     fn signature(&self, function: FunctionId) -> Signature {
@@ -331,7 +331,7 @@ impl Facts for ProcessFacts<'_> {
             Some((module.bias.to_proc(address), size))
         });
         let (address, size) = found.ok_or(NoObject::Unknown)?;
-        Ok(Object { kind: plain_type(size), location: Location::Address(address.0) })
+        Ok(Object { kind: plain_type(size), location: Location::Address(address) })
     }
 
     fn global_names(&self, like: &str) -> Vec<String> {
@@ -373,9 +373,9 @@ impl Facts for ProcessFacts<'_> {
         self.debug.why_inlined(name)
     }
 
-    fn call_address(&self, name: &str) -> Option<u64> {
+    fn call_address(&self, name: &str) -> Option<ProcAddr> {
         let (module, function) = self.modules.definition(name)?;
-        Some(module.bias.to_proc(function.addr).0)
+        Some(module.bias.to_proc(function.addr))
     }
 
     fn datatype_size(&self) -> Option<DatatypeSize> {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_session::{
-    FaultHandlers, FunctionBodies, ImageCache, InnerRequest, Lost, Modules, Prepared, Refused, ScriptRequest,
+    FaultHandlers, FunctionBodies, ImageCache, InnerRequest, Lost, Modules, Obstacle, Prepared, Refused, ScriptRequest,
     mappings_of,
 };
 use trimtab_snippet::Compiled;
@@ -35,14 +35,14 @@ const TRIES_MAX: u32 = 40;
 #[derive(Clone, Debug)]
 pub(crate) struct Awaited {
     library: String,
-    place: Place,
+    place: AwaitedPoint,
     pub bodies: FunctionBodies,
     /// True if bodies at exits ask how long the call took or what it returned.
     pub asks_for_ends: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum AwaitedPoint {
     Functions(FunctionPattern),
     Inside(PointKind),
 }
@@ -51,12 +51,17 @@ impl Awaited {
     /// Entries and exits of functions.
     pub(crate) fn functions(pattern: FunctionPattern) -> Self {
         let library = pattern.library.clone().unwrap_or_default();
-        Awaited { library, place: Place::Functions(pattern), bodies: FunctionBodies::default(), asks_for_ends: false }
+        Awaited {
+            library,
+            place: AwaitedPoint::Functions(pattern),
+            bodies: FunctionBodies::default(),
+            asks_for_ends: false,
+        }
     }
 
     /// Another point, of this library.
     pub(crate) fn inside((library, point): (String, PointKind)) -> Self {
-        Awaited { library, place: Place::Inside(point), bodies: FunctionBodies::default(), asks_for_ends: false }
+        Awaited { library, place: AwaitedPoint::Inside(point), bodies: FunctionBodies::default(), asks_for_ends: false }
     }
 
     /// One more body that runs at the point.
@@ -67,8 +72,8 @@ impl Awaited {
     /// As a script names it.
     fn name(&self) -> String {
         match &self.place {
-            Place::Functions(pattern) => format!("{}@{}", pattern.name, self.library),
-            Place::Inside(point) => Point { kind: point.clone(), span: Span::default() }.to_string(),
+            AwaitedPoint::Functions(pattern) => format!("{}@{}", pattern.name, self.library),
+            AwaitedPoint::Inside(point) => Point { kind: point.clone(), span: Span::default() }.to_string(),
         }
     }
 }
@@ -217,7 +222,7 @@ impl Waiting {
                 asking: if awaited.asks_for_ends { bodies.exit.clone() } else { Vec::new() },
                 needs_exits: true,
             };
-            let Place::Functions(pattern) = &awaited.place else { return Vec::new() };
+            let AwaitedPoint::Functions(pattern) = &awaited.place else { return Vec::new() };
             matching(modules, pattern).into_iter().map(request).collect::<Vec<_>>()
         };
         self.awaited.iter().flat_map(of).collect()
@@ -230,12 +235,14 @@ impl Waiting {
         let facts = ProcessFacts::new(modules, &sections);
         let (mut of_site, mut unknown) = (BTreeMap::<SiteId, Vec<usize>>::new(), Vec::new());
         for one in &self.awaited {
-            let Place::Inside(point) = &one.place else { continue };
+            let AwaitedPoint::Inside(point) = &one.place else { continue };
             match facts.places(point) {
                 Ok(sites) => {
                     sites.iter().for_each(|site| of_site.entry(site.id).or_default().extend(&one.bodies.point))
                 }
-                Err(reason) => unknown.push(Refused { name: one.name(), reason }),
+                Err(none) => {
+                    unknown.push(Refused { name: one.name(), reason: Obstacle::NoPlace(none.to_string()) });
+                }
             }
         }
         let inner = of_site.into_iter().map(|(site, mut bodies)| {

@@ -7,6 +7,7 @@
 
 use crate::debug::{DebugFacts, DebugFiles, DebugSections};
 use crate::error::Error;
+use crate::nest_counter::{CounterRead, NoProgress};
 use crate::request::Summary;
 use crate::run::Running;
 use crate::source::Options;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 use trimtab_measure::{PASSES_PER_SECOND_MAX, called_mpi, dotted};
-use trimtab_session::{ImageCache, Inner, Modules, each_of};
+use trimtab_session::{ImageCache, Inner, LoopProgress, Modules, Obstacle, each_of};
 use trimtab_snippet::arithmetic::Number;
 use trimtab_snippet::values::{Named, Value};
 use trimtab_types::ProcAddr;
@@ -50,12 +51,32 @@ impl LoopPoint {
 pub struct LoopPasses {
     /// Passes.
     pub passes: u64,
-    /// Passes before which MPI was called since the pass before.
-    pub with_mpi: u64,
+    /// Passes before which MPI was called since the pass before; `None`: its calls are not counted.
+    pub with_mpi: Option<u64>,
     /// From the first pass to the last, nanoseconds.
     pub span_ns: u64,
     /// Calls of MPI in that time; `None`: they are not counted.
     pub mpi_calls: Option<u64>,
+}
+
+/// Why a loop is not counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotCounted {
+    /// It can't be probed.
+    #[error(transparent)]
+    Obstacle(#[from] Obstacle),
+    /// The program would feel the counting.
+    #[error("it is passed more than {PASSES_PER_SECOND_MAX:.0} times a second")]
+    TooFast,
+    /// Its passes are in the count of another loop.
+    #[error("each rank is in it or on the other side of a branch, and passes of both are counted as loop {whole}")]
+    Together {
+        /// The number of that loop in the nest.
+        whole: usize,
+    },
+    /// The script that counts it was refused.
+    #[error("{0}")]
+    Script(String),
 }
 
 /// The facts that were found out of a loop.
@@ -64,11 +85,18 @@ pub struct LoopCount {
     /// By rank; of ranks whose process is not known to be one, -1.
     pub ranks: BTreeMap<i64, LoopPasses>,
     /// Why it is not counted.
-    pub not_counted: Option<String>,
-    /// That is because it is passed too often.
-    pub is_too_fast: bool,
+    pub not_counted: Option<NotCounted>,
     /// How often a rank passed its witness at most, where that is counted in its place.
     pub witnessed: Option<u64>,
+    /// How far ranks were in it when they passed it last, once the probes are out; the error: why that is not known.
+    pub progress: Option<Result<BTreeMap<i64, LoopProgress>, NoProgress>>,
+}
+
+impl LoopCount {
+    /// It is not counted, and not because it is passed too often.
+    pub fn can_not_be_counted(&self) -> bool {
+        self.not_counted.as_ref().is_some_and(|reason| *reason != NotCounted::TooFast)
+    }
 }
 
 /// Loops that are being counted. Dropping it takes the probes out.
@@ -79,7 +107,8 @@ pub struct CountedLoops<'c> {
     cache: &'c ImageCache,
     mpi: Vec<&'static str>,
     running: Option<Running>,
-    not_counted: Vec<Option<String>>,
+    not_counted: Vec<Option<NotCounted>>,
+    counters: Vec<Result<CounterRead, NoProgress>>,
     /// Counted by scripts that were replaced.
     before: Vec<LoopCount>,
     cost: Summary,
@@ -98,18 +127,21 @@ impl<'c> CountedLoops<'c> {
     ) -> Result<Self, Error> {
         let mut not_counted = vec![None; points.len()];
         let mut mpi = Vec::new();
+        let mut counters = Vec::new();
         if let Some(first) = targets.first() {
             let modules = Modules::read(first.pid, cache, &|_| true).map_err(Error::of(first.pid))?;
             mpi = communicating(&modules, cache);
             for (point, not) in points.iter().zip(&mut not_counted) {
-                *not = why_not(&modules, point);
+                *not = why_not(&modules, point).map(NotCounted::Obstacle);
             }
+            let loops = points.iter().map(|point| (begins(&modules, point), point.number.as_slice()));
+            counters = CounterRead::of_all(&modules, loops);
         }
         let (options, before) =
             (Options { seccomp_ok, ..Options::default() }, vec![LoopCount::default(); points.len()]);
         let cost = Summary::default();
         let mut counted =
-            CountedLoops { points, targets, options, cache, mpi, running: None, not_counted, before, cost };
+            CountedLoops { points, targets, options, cache, mpi, running: None, not_counted, counters, before, cost };
         counted.insert()?;
         Ok(counted)
     }
@@ -132,7 +164,7 @@ impl<'c> CountedLoops<'c> {
                 // The loop that stands in for others goes first.
                 Err(error @ (Error::Script(_) | Error::NoPlace { .. })) => match (witnessed.last(), counted.last()) {
                     (Some(last), _) => self.points[*last].witness.clear(),
-                    (None, Some(innermost)) => self.not_counted[*innermost] = Some(error.reason()),
+                    (None, Some(innermost)) => self.not_counted[*innermost] = Some(NotCounted::Script(error.reason())),
                     (None, None) => return Ok(()),
                 },
                 Err(error) => return Err(error),
@@ -144,7 +176,7 @@ impl<'c> CountedLoops<'c> {
     fn witnessed(&self) -> Vec<usize> {
         let is_witnessed = |index: &usize| {
             let why = self.not_counted[*index].as_ref();
-            why.is_some_and(|why| *why != too_fast()) && !self.points[*index].witness.is_empty()
+            why.is_some_and(|why| *why != NotCounted::TooFast) && !self.points[*index].witness.is_empty()
         };
         (0..self.points.len()).filter(is_witnessed).collect()
     }
@@ -159,9 +191,13 @@ impl<'c> CountedLoops<'c> {
                  thread int nest_l{n}; thread int nest_a{n}; thread int nest_b{n};\n\
                  {} {{ if (nest_p{n} == 0) {{ nest_f{n} = now; nest_a{n} = nest_mpi; nest_s{n} = nest_mpi }}\n\
                  if (nest_mpi != nest_s{n}) {{ nest_w{n} = nest_w{n} + 1; nest_s{n} = nest_mpi }}\n\
-                 nest_p{n} = nest_p{n} + 1; nest_l{n} = now; nest_b{n} = nest_mpi }}",
-                self.points[*index].text()
+                 {}nest_p{n} = nest_p{n} + 1; nest_l{n} = now; nest_b{n} = nest_mpi }}",
+                self.points[*index].text(),
+                self.counters[*index].as_ref().map_or_else(|_| String::new(), |read| read.text(n)),
             );
+            if self.counters[*index].is_ok() {
+                let _ = writeln!(text, "{}", CounterRead::variables(n));
+            }
         }
         for index in witnessed {
             let places = self.points[*index].witness.join(", ");
@@ -209,7 +245,7 @@ impl<'c> CountedLoops<'c> {
     fn replace(&mut self, without: &[usize]) -> Result<(), Error> {
         self.finish_running();
         for index in without {
-            self.not_counted[*index] = Some(too_fast());
+            self.not_counted[*index] = Some(NotCounted::TooFast);
         }
         self.insert()
     }
@@ -219,7 +255,13 @@ impl<'c> CountedLoops<'c> {
         let (_, values, summary) = running.finish();
         for index in 0..self.points.len() {
             match self.not_counted[index] {
-                None => self.before[index].ranks = self.passes(&values, index),
+                None => {
+                    self.before[index].ranks = self.passes(&values, index);
+                    let read = self.counters[index].as_ref().map_err(Clone::clone);
+                    self.before[index].progress = Some(read.and_then(|counter| {
+                        counter.progress(&|letter| of_ranks(&values, &format!("nest_{letter}{index}")))
+                    }));
+                }
                 Some(_) => self.before[index].witnessed = self.seen(&values, index),
             }
         }
@@ -231,9 +273,8 @@ impl<'c> CountedLoops<'c> {
         let values = self.running.as_ref().map(Running::values);
         let count = |index: usize| match (&self.not_counted[index], &values) {
             (Some(reason), values) => {
-                let is_too_fast = *reason == too_fast();
                 let witnessed = values.as_ref().map_or(self.before[index].witnessed, |values| self.seen(values, index));
-                LoopCount { not_counted: Some(reason.clone()), is_too_fast, witnessed, ..LoopCount::default() }
+                LoopCount { not_counted: Some(reason.clone()), witnessed, ..LoopCount::default() }
             }
             (None, Some(values)) => LoopCount { ranks: self.passes(values, index), ..LoopCount::default() },
             (None, None) => self.before[index].clone(),
@@ -267,7 +308,7 @@ impl<'c> CountedLoops<'c> {
             let is_counted = !self.mpi.is_empty() && own.len() == 1;
             let counted = LoopPasses {
                 passes: own.iter().max().copied().unwrap_or(0) as u64,
-                with_mpi: most(&with_mpi, rank) as u64,
+                with_mpi: (!self.mpi.is_empty()).then(|| most(&with_mpi, rank) as u64),
                 span_ns: (most(&last, rank) - least(&first, rank)).max(0) as u64,
                 mpi_calls: is_counted.then(|| (most(&mpi_last, rank) - least(&mpi_first, rank)).max(0) as u64),
             };
@@ -286,10 +327,6 @@ impl<'c> CountedLoops<'c> {
 fn is_too_fast(passed: LoopPasses, elapsed_s: f64) -> bool {
     let counted_s = elapsed_s.max(passed.span_ns as f64 / 1e9);
     passed.passes >= PASSES_JUDGED_MIN && passed.passes as f64 > PASSES_PER_SECOND_MAX * counted_s
-}
-
-fn too_fast() -> String {
-    format!("it is passed more than {PASSES_PER_SECOND_MAX:.0} times a second")
 }
 
 /// A variable of each rank's threads that have set it.
@@ -317,12 +354,17 @@ fn communicating(modules: &Modules, cache: &ImageCache) -> Vec<&'static str> {
     names.into_iter().filter(is_communication).collect()
 }
 
-/// Why a loop can't be probed in these modules; `None`: it can, or only trying shows it.
-fn why_not(modules: &Modules, point: &LoopPoint) -> Option<String> {
+/// The start of a loop's function in the process.
+fn begins(modules: &Modules, point: &LoopPoint) -> Option<ProcAddr> {
     let (start, name) = point.function.split_once('@')?;
     let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
     let module = modules.modules.iter().find(|module| module.file_name() == name)?;
-    let function = module.bias.to_proc(trimtab_types::FileAddr(start));
+    Some(module.bias.to_proc(trimtab_types::FileAddr(start)))
+}
+
+/// Why a loop can't be probed in these modules; `None`: it can, or only trying shows it.
+fn why_not(modules: &Modules, point: &LoopPoint) -> Option<Obstacle> {
+    let function = begins(modules, point)?;
     let looked = |inside: &trimtab_session::Inside<'_>| {
         each_of(&point.number).find_map(|number| inside.place(&Inner::Loop(number.to_vec())).err())
     };

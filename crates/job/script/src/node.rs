@@ -21,7 +21,7 @@ use trimtab_snippet::values::Named;
 const LOADING_LOOK: Duration = Duration::from_millis(3);
 
 /// Processes of one machine, and the script in them if there is one.
-pub struct Node<'c> {
+pub struct ScriptNode<'c> {
     number: u32,
     targets: Vec<Target>,
     cache: &'c ImageCache,
@@ -39,10 +39,10 @@ pub struct Node<'c> {
     values: Vec<Named>,
 }
 
-impl<'c> Node<'c> {
+impl<'c> ScriptNode<'c> {
     /// Nothing is in these processes yet.
     pub fn new(number: u32, targets: Vec<Target>, cache: &'c ImageCache) -> Self {
-        Node {
+        ScriptNode {
             number,
             targets,
             cache,
@@ -59,16 +59,16 @@ impl<'c> Node<'c> {
     /// The same for processes that may just have been started: it waits so long until they can be patched.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
-        Node { patience, ..self }
+        ScriptNode { patience, ..self }
     }
 
     /// The same where no more than so many messages wait.
     #[must_use]
     pub fn with_messages_max(self, messages_max: usize) -> Self {
-        Node { messages_max, ..self }
+        ScriptNode { messages_max, ..self }
     }
 
-    /// When to call [`Node::turn`] again; `None`: no script is in.
+    /// When to call [`ScriptNode::turn`] again; `None`: no script is in.
     pub fn next_look(&self) -> Option<Duration> {
         self.running.as_ref()?.next_look()
     }
@@ -172,7 +172,7 @@ impl<'c> Node<'c> {
     }
 }
 
-impl Asked<Command> for Node<'_> {
+impl Asked<Command> for ScriptNode<'_> {
     fn number(&self) -> u32 {
         self.number
     }
@@ -200,7 +200,7 @@ mod tests {
     fn messages_wait_are_handed_out_in_order_and_counted_where_there_is_no_room() {
         const MESSAGES_MAX: usize = 1000;
         let cache = ImageCache::in_memory();
-        let mut node = Node::new(0, Vec::new(), &cache).with_messages_max(MESSAGES_MAX);
+        let mut node = ScriptNode::new(0, Vec::new(), &cache).with_messages_max(MESSAGES_MAX);
         node.keep((0..5).map(|number| message(&"x".repeat(number * 100))).collect());
         let lengths = |sent: &[Message]| sent.iter().map(Message::bytes_max).collect::<Vec<_>>();
         assert_eq!(lengths(&node.take(220)), [52, 152]);

@@ -3,10 +3,11 @@
 //! Next: `facts`, which numbers them; `trimtab-session`'s `inner`, which patches there.
 
 use crate::facts::ProcessFacts;
+use crate::no_place::{NoEdges, NoPlace, NotBehind};
 use crate::place::{FunctionPlace, InnerPlace, NOWHERE};
 use trimtab_session::{Inner, InnerRequest, Inside, Module};
 use trimtab_snippet::Facts;
-use trimtab_snippet::facts::{Site, SiteId};
+use trimtab_snippet::facts::{PointSite, SiteId};
 use trimtab_snippet::syntax::{CallPoint, FunctionPattern, LoopEdge, LoopPoint, PointKind};
 use trimtab_symbols::{Slot, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -31,7 +32,7 @@ impl Callee {
 
 impl ProcessFacts<'_> {
     /// The places a point means.
-    pub(crate) fn places(&self, point: &PointKind) -> Result<Vec<Site>, String> {
+    pub(crate) fn places(&self, point: &PointKind) -> Result<Vec<PointSite>, NoPlace> {
         if let Some(site) = self.awaited_site(point) {
             return Ok(vec![site]);
         }
@@ -43,34 +44,34 @@ impl ProcessFacts<'_> {
             PointKind::Address { library, address } => self.addresses(library.as_deref(), *address)?,
             PointKind::Line { file, line, library } => self.lines(file, *line, library.as_deref())?,
             PointKind::Entry(_) | PointKind::Exit(_) | PointKind::Every { .. } | PointKind::Once => {
-                return Err("it is no place inside a function".into());
+                return Err(NoPlace::NotInside);
             }
         };
         Ok(places.into_iter().map(|place| self.site(place)).collect())
     }
 
-    fn site(&self, place: InnerPlace) -> Site {
+    fn site(&self, place: InnerPlace) -> PointSite {
         let function = Some(self.number(place.function.clone()));
         let callee = place.callee.clone().map(|callee| self.number(callee));
-        Site { id: self.site_number(place), function, callee }
+        PointSite { id: self.site_number(place), function, callee }
     }
 
     /// The functions a pattern means, each with its inside.
-    fn insides(&self, pattern: &FunctionPattern) -> Result<Vec<(FunctionPlace, ControlFlow)>, String> {
+    fn insides(&self, pattern: &FunctionPattern) -> Result<Vec<(FunctionPlace, ControlFlow)>, NoPlace> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(format!("no function matches `{}`", pattern.name));
+            return Err(NoPlace::NoFunction { pattern: pattern.name.clone() });
         }
         let inside = |id| {
             let function = self.function(id);
             let flow = self.modules.control_flow(function.address);
-            let flow = flow.map_err(|reason| format!("{}: {reason}", function.name))?;
+            let flow = flow.map_err(|obstacle| NoPlace::Obstacle { at: function.name.clone(), obstacle })?;
             Ok((function, flow))
         };
         found.into_iter().map(inside).collect()
     }
 
-    fn calls(&self, point: &CallPoint) -> Result<Vec<InnerPlace>, String> {
+    fn calls(&self, point: &CallPoint) -> Result<Vec<InnerPlace>, NoPlace> {
         let mut places = Vec::new();
         let mut called: Vec<String> = Vec::new();
         for (function, flow) in self.insides(&point.caller)? {
@@ -94,7 +95,7 @@ impl ProcessFacts<'_> {
             called.sort_unstable();
             called.dedup();
             let others = if called.is_empty() { "none by name".to_owned() } else { called.join(", ") };
-            return Err(format!("no such call of `{}`; calls there: {others}", point.callee));
+            return Err(NoPlace::NoCall { callee: point.callee.clone(), others });
         }
         Ok(places)
     }
@@ -141,11 +142,12 @@ impl ProcessFacts<'_> {
         })
     }
 
-    fn loops(&self, point: &LoopPoint) -> Result<Vec<InnerPlace>, String> {
+    fn loops(&self, point: &LoopPoint) -> Result<Vec<InnerPlace>, NoPlace> {
         let mut places = Vec::new();
         for (function, flow) in self.insides(&point.function)? {
             let Some(found) = flow.loop_numbered(&point.path) else {
-                return Err(format!("{} has no loop {}; {}", function.name, dotted(&point.path), loops_of(&flow)));
+                let (number, loops) = (dotted(&point.path), loops_of(&flow));
+                return Err(NoPlace::NoLoop { function: function.name, number, loops });
             };
             let inner = match point.edge {
                 LoopEdge::Pass => vec![Inner::Loop(point.path.clone())],
@@ -158,8 +160,8 @@ impl ProcessFacts<'_> {
     }
 
     /// All ways into a loop or out of it. One of them less, and what is counted would be wrong.
-    fn loop_edges(&self, function: &FunctionPlace, found: &Loop, edge: LoopEdge) -> Result<Vec<Inner>, String> {
-        let ways = self.modules.look_inside(function.address, |inside| {
+    fn loop_edges(&self, function: &FunctionPlace, found: &Loop, edge: LoopEdge) -> Result<Vec<Inner>, NoPlace> {
+        let looked = self.modules.look_inside(function.address, |inside| -> Result<_, NoEdges> {
             let ways = match edge {
                 LoopEdge::Entry => entered_from(inside, found, function.address.0)?,
                 _ => left_to(inside, found)?,
@@ -167,10 +169,11 @@ impl ProcessFacts<'_> {
             ways.iter().try_for_each(|way| inside.place(way).map(drop))?;
             Ok(ways)
         });
-        ways.and_then(|ways| ways).map_err(|reason: String| format!("{}: {reason}", function.name))
+        let ways = looked.map_err(NoEdges::from).and_then(|ways| ways);
+        ways.map_err(|reason| NoPlace::Edges { function: function.name.clone(), reason })
     }
 
-    fn blocks(&self, pattern: &FunctionPattern, number: Option<u32>) -> Result<Vec<InnerPlace>, String> {
+    fn blocks(&self, pattern: &FunctionPattern, number: Option<u32>) -> Result<Vec<InnerPlace>, NoPlace> {
         let mut places = Vec::new();
         for (function, flow) in self.insides(pattern)? {
             let wanted = |index: usize| number.is_none_or(|number| number as usize == index + 1);
@@ -182,40 +185,40 @@ impl ProcessFacts<'_> {
                 callee: None,
             }));
             if places.len() == before {
-                return Err(format!("{} has blocks 1 to {}", function.name, flow.blocks.len()));
+                return Err(NoPlace::NoBlock { function: function.name, count: flow.blocks.len() });
             }
         }
         Ok(places)
     }
 
-    fn offsets(&self, pattern: &FunctionPattern, offset: u64) -> Result<Vec<InnerPlace>, String> {
+    fn offsets(&self, pattern: &FunctionPattern, offset: u64) -> Result<Vec<InnerPlace>, NoPlace> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(format!("no function matches `{}`", pattern.name));
+            return Err(NoPlace::NoFunction { pattern: pattern.name.clone() });
         }
         let place = |id| self.instruction(self.function(id), offset);
         found.into_iter().map(place).collect()
     }
 
-    fn addresses(&self, library: Option<&str>, address: u64) -> Result<Vec<InnerPlace>, String> {
+    fn addresses(&self, library: Option<&str>, address: u64) -> Result<Vec<InnerPlace>, NoPlace> {
         let address = match library {
             None => ProcAddr(address),
             Some(name) => {
                 let module = self.modules.modules.iter().find(|module| module.file_name().ends_with(name));
-                module.ok_or(format!("no library `{name}` is loaded"))?.bias.to_proc(FileAddr(address))
+                module.ok_or_else(|| NoPlace::NoLibrary { name: name.to_owned() })?.bias.to_proc(FileAddr(address))
             }
         };
-        let module = self.modules.at(address).ok_or(format!("no code is known at {:#x}", address.0))?;
+        let module = self.modules.at(address).ok_or(NoPlace::NoCode { address: address.0 })?;
         let file = module.bias.to_file(address);
         let function = module.loaded.image.function_at(file);
-        let function = function.ok_or(format!("no function is known around {:#x}", address.0))?;
+        let function = function.ok_or(NoPlace::NoFunctionAround { address: address.0 })?;
         let address = module.bias.to_proc(function.addr);
         let place = FunctionPlace { address, ..self.place_of(module, function) };
         Ok(vec![self.instruction(place, file.0 - function.addr.0)?])
     }
 
     /// The places of a source line that can be patched.
-    fn lines(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<InnerPlace>, String> {
+    fn lines(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<InnerPlace>, NoPlace> {
         let (mut places, mut problem) = (Vec::new(), None);
         for site in self.debug.line(file, line, library)? {
             let place = self.addresses(None, site.address.0);
@@ -225,7 +228,7 @@ impl ProcessFacts<'_> {
             }
         }
         match problem.filter(|_| places.is_empty()) {
-            Some(problem) => Err(format!("{file}:{line} can't be probed: {problem}")),
+            Some(first) => Err(NoPlace::Line { file: file.to_owned(), line, first: Box::new(first) }),
             None => Ok(places),
         }
     }
@@ -244,10 +247,11 @@ impl ProcessFacts<'_> {
     }
 
     /// An instruction of a function; why not, if there is none or it can't be patched.
-    fn instruction(&self, function: FunctionPlace, offset: u64) -> Result<InnerPlace, String> {
+    fn instruction(&self, function: FunctionPlace, offset: u64) -> Result<InnerPlace, NoPlace> {
         let address = ProcAddr(function.address.0 + offset);
         let checked = self.modules.check_instruction(function.address, address);
-        checked.map_err(|reason| format!("{}+{offset:#x}: {reason}", function.name))?;
+        let at = || format!("{}+{offset:#x}", function.name);
+        checked.map_err(|obstacle| NoPlace::Obstacle { at: at(), obstacle })?;
         Ok(InnerPlace { function, place: Inner::Instruction(address), callee: None })
     }
 }
@@ -265,27 +269,27 @@ fn slot_of_call<'m>(module: &'m Module, call: &CallSite) -> Option<&'m Slot> {
 }
 
 /// Where a call comes back to, if nothing else leads there.
-pub(crate) fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, String> {
-    let block = flow.block_at(address).ok_or("the call does not come back")?;
+pub(crate) fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, NotBehind> {
+    let block = flow.block_at(address).ok_or(NotBehind::NoReturn)?;
     let block = &flow.blocks[block];
     let jumped_to = block.range.start == address && block.predecessors.len() > 1;
     if jumped_to {
-        return Err(format!("other ways lead to {address:#x} behind the call too; use `exit` of the called function"));
+        return Err(NotBehind::OtherWays { address });
     }
     Ok(address)
 }
 
 /// The ways by which control comes into a loop from outside. `starts_at` is the function's first instruction.
-pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) -> Result<Vec<Inner>, String> {
+pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) -> Result<Vec<Inner>, NoEdges> {
     let flow = &inside.flow;
     check_edges(flow, found)?;
     if found.header_at == starts_at {
-        return Err("it begins with the function, which is entered there too; use `loop pass` or `entry`".into());
+        return Err(NoEdges::BeginsWithFunction);
     }
     let outside = |block: &&usize| !found.blocks.contains(block);
     let from: Vec<usize> = flow.blocks[found.header].predecessors.iter().filter(outside).copied().collect();
     if from.is_empty() {
-        return Err("nothing is seen to lead into it; use `loop pass`".into());
+        return Err(NoEdges::NoWayIn);
     }
     let way = |block: &usize| match flow.blocks[*block].successors.len() {
         1 => Inner::Instruction(ProcAddr(flow.blocks[*block].last)),
@@ -296,11 +300,11 @@ pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) ->
 
 /// The ways by which control goes out of a loop: blocks to which it only comes from there, or else the branches that lead
 /// out.
-pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, String> {
+pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, NoEdges> {
     let flow = &inside.flow;
     check_edges(flow, found)?;
     if found.exits.is_empty() {
-        return Err("nothing is seen to lead out of it".into());
+        return Err(NoEdges::NoWayOut);
     }
     let only_from_loop = |to: u64| {
         let block = &flow.blocks[flow.block_at(to)?];
@@ -321,12 +325,12 @@ pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, S
 }
 
 /// Checks that all ways into a loop and out of it are known.
-fn check_edges(flow: &ControlFlow, found: &Loop) -> Result<(), String> {
+fn check_edges(flow: &ControlFlow, found: &Loop) -> Result<(), NoEdges> {
     if !flow.is_complete {
-        return Err("a jump of the function could not be followed, so there may be other ways; use `loop pass`".into());
+        return Err(NoEdges::Incomplete);
     }
     match found.is_irreducible() {
-        true => Err("it is entered at several places; use blocks of it".into()),
+        true => Err(NoEdges::Irreducible),
         false => Ok(()),
     }
 }

@@ -8,18 +8,19 @@
 
 use crate::debug::{DebugFiles, DebugSections};
 use crate::facts::ProcessFacts;
+use crate::no_place::Unusable;
 use crate::place::FunctionPlace;
 use crate::places::{after_call, dotted, entered_from, left_to};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trimtab_session::{Inner, Inside, Modules};
+use trimtab_session::{Inner, Inside, Modules, Obstacle};
 use trimtab_snippet::Facts;
 use trimtab_snippet::error::near;
 use trimtab_snippet::facts::FunctionId;
 use trimtab_snippet::syntax::FunctionPattern;
 use trimtab_symbols::{Source, demangle_name};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{Exit, ExitKind, JumpForm, Loop, LoopPlace, Refusal, Site};
+use trimtab_x86::{Exit, ExitKind, JumpForm, Loop, LoopPlace, PatchSite, Refusal};
 
 /// Kinds of points, in the order in which a function's are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -67,7 +68,7 @@ pub struct ListedPoint {
     /// Where it is: in the process, or in the file if there is no process.
     pub address: u64,
     /// How it is patched, or why it can't be.
-    pub verdict: Result<How, String>,
+    pub verdict: Result<How, Unusable>,
     /// The code there, in a few words; may be empty.
     pub what: String,
 }
@@ -85,8 +86,8 @@ pub struct FunctionPoints {
     pub address: u64,
     /// Where it begins in the file.
     pub file_address: u64,
-    /// Bytes of its main part.
-    pub size_bytes: u64,
+    /// Bytes of its main part; `None`: no table tells.
+    pub size_bytes: Option<u64>,
     /// All names of this code.
     pub aliases: Vec<String>,
     /// The table that knows of it: `symtab`, `dynsym` or `eh_frame`.
@@ -148,13 +149,13 @@ impl Lister<'_, '_> {
             let list = PointsOf { lister: self, place: &place, name: &name, inside };
             (inside.flow.is_complete, list.all())
         });
-        let (is_complete, points) = listed.unwrap_or_else(|reason| (false, self.refused(&place, &name, &reason)));
+        let (is_complete, points) = listed.unwrap_or_else(|obstacle| (false, self.refused(&place, &name, &obstacle)));
         FunctionPoints {
             shown: demangle_name(&place.name).unwrap_or_else(|| place.name.clone()),
             module: place.module.clone(),
             address: place.address.0,
             file_address: file_address.0,
-            size_bytes: function.map_or(0, |function| function.size),
+            size_bytes: function.map(|function| function.size).filter(|size| *size > 0),
             aliases: function.map_or(Vec::new(), |function| function.names.clone()),
             source: match function.map(|function| function.source) {
                 Some(Source::Symtab) => "symtab",
@@ -189,10 +190,10 @@ impl Lister<'_, '_> {
     }
 
     /// The points that every function has, of one that can't be probed at all.
-    fn refused(&self, place: &FunctionPlace, name: &str, reason: &str) -> Vec<ListedPoint> {
+    fn refused(&self, place: &FunctionPlace, name: &str, obstacle: &Obstacle) -> Vec<ListedPoint> {
         let kinds = [PointKind::Entry, PointKind::Exit].into_iter().filter(|kind| self.wants(*kind));
         let point = |kind| {
-            let verdict = Err(reason.to_owned());
+            let verdict = Err(Unusable::Obstacle(obstacle.clone()));
             let word = if kind == PointKind::Entry { "entry" } else { "exit" };
             ListedPoint { kind, point: text(word, name, ""), address: place.address.0, verdict, what: String::new() }
         };
@@ -241,14 +242,14 @@ impl PointsOf<'_, '_> {
         let entry = self.point(PointKind::Entry, text("entry", self.name, ""), entry_at, verdict(&sites.entry));
         // A function that ends behind a call that does not return has an exit that nobody passes.
         let passed =
-            |(exit, site): &&(Exit, Result<Site, Refusal>)| site.is_ok() || exit.kind != ExitKind::FallsThrough;
-        let exits: Vec<&(Exit, Result<Site, Refusal>)> = sites.exits.iter().filter(passed).collect();
+            |(exit, site): &&(Exit, Result<PatchSite, Refusal>)| site.is_ok() || exit.kind != ExitKind::FallsThrough;
+        let exits: Vec<&(Exit, Result<PatchSite, Refusal>)> = sites.exits.iter().filter(passed).collect();
         let obstacle = exits.iter().find_map(|(_, site)| site.as_ref().err());
-        let point = |(exit, site): &&(Exit, Result<Site, Refusal>)| {
+        let point = |(exit, site): &&(Exit, Result<PatchSite, Refusal>)| {
             // A script probes all exits or none, and the entry with them.
             let verdict = match (site, &sites.entry, obstacle) {
-                (Ok(_), Err(entry), _) => Err(format!("its entry can't be probed: {entry}")),
-                (Ok(_), Ok(_), Some(other)) => Err(format!("another exit can't be probed: {other}")),
+                (Ok(_), Err(entry), _) => Err(Unusable::Entry(entry.clone().into())),
+                (Ok(_), Ok(_), Some(other)) => Err(Unusable::OtherExit(other.clone().into())),
                 (site, ..) => verdict(site),
             };
             let listed = self.point(PointKind::Exit, text("exit", self.name, ""), exit.at, verdict);
@@ -259,7 +260,7 @@ impl PointsOf<'_, '_> {
             self.say_where_calls_go_on(&mut points);
         }
         if points.is_empty() {
-            let never = Err("it never returns".to_owned());
+            let never = Err(Obstacle::NeverReturns.into());
             points.push(self.point(PointKind::Exit, text("exit", self.name, ""), self.place.address.0, never));
         }
         points.insert(0, entry);
@@ -317,7 +318,7 @@ impl PointsOf<'_, '_> {
             let behind = text("call after", self.name, &site);
             let mut point = match after {
                 Ok(at) => self.instruction(PointKind::Call, behind, at),
-                Err(reason) => self.point(PointKind::Call, behind, call.return_address, Err(reason)),
+                Err(reason) => self.point(PointKind::Call, behind, call.return_address, Err(reason.into())),
             };
             point.what = format!("behind the call of {shown}");
             points.push(point);
@@ -331,8 +332,8 @@ impl PointsOf<'_, '_> {
         let blocks: Vec<String> = found.blocks.iter().map(|block| (block + 1).to_string()).collect();
         let pass = self.inside.loop_pass(found);
         let (verdict, seen) = match &pass {
-            Ok((sites, place)) => (sites.first().map(how).ok_or_else(String::new), *place),
-            Err(refusal) => (Err(refusal.to_string()), LoopPlace::Header),
+            Ok((sites, place)) => (sites.first().map(how).ok_or(Unusable::Nothing), *place),
+            Err(refusal) => (Err(Obstacle::Code(refusal.clone()).into()), LoopPlace::Header),
         };
         let mut point = self.point(PointKind::Loop, text("loop", self.name, &number), found.header_at, verdict);
         point.what = match seen {
@@ -350,7 +351,7 @@ impl PointsOf<'_, '_> {
             let name = || text(word, self.name, &number);
             match places {
                 Ok(places) => points.extend(self.all_or_none(&places, &name())),
-                Err(reason) => points.push(self.point(PointKind::Loop, name(), found.header_at, Err(reason))),
+                Err(reason) => points.push(self.point(PointKind::Loop, name(), found.header_at, Err(reason.into()))),
             }
             points.iter_mut().filter(|point| point.what.is_empty()).for_each(|point| point.what = what.into());
         }
@@ -359,18 +360,18 @@ impl PointsOf<'_, '_> {
 
     /// The ways into a loop or out of it: a script probes all of them or none.
     fn all_or_none(&self, places: &[Inner], name: &str) -> Vec<ListedPoint> {
-        let first = |sites: Vec<Site>| sites.into_iter().next().ok_or_else(|| "there is nothing to patch".to_owned());
-        let sites: Vec<Result<Site, String>> =
+        let first = |sites: Vec<PatchSite>| sites.into_iter().next().ok_or(Obstacle::NoPatch);
+        let sites: Vec<Result<PatchSite, Obstacle>> =
             places.iter().map(|place| self.inside.place(place).and_then(first)).collect();
         let obstacle = sites.iter().find_map(|site| site.as_ref().err());
-        let point = |(place, site): (&Inner, &Result<Site, String>)| {
+        let point = |(place, site): (&Inner, &Result<PatchSite, Obstacle>)| {
             let at = match place {
                 Inner::Instruction(at) | Inner::Way { from: at, .. } => at.0,
                 Inner::Loop(_) => self.place.address.0,
             };
             let verdict = match (site, obstacle) {
-                (Ok(_), Some(other)) => Err(format!("another way can't be probed: {other}")),
-                (site, _) => site.as_ref().map(how).map_err(Clone::clone),
+                (Ok(_), Some(other)) => Err(Unusable::OtherWay(other.clone())),
+                (site, _) => site.as_ref().map(how).map_err(|obstacle| obstacle.clone().into()),
             };
             self.point(PointKind::Loop, name.to_owned(), at, verdict)
         };
@@ -415,16 +416,16 @@ impl PointsOf<'_, '_> {
         self.instruction(kind, text("at", self.name, &format!("+{offset:#x}")), address)
     }
 
-    fn point(&self, kind: PointKind, point: String, address: u64, verdict: Result<How, String>) -> ListedPoint {
+    fn point(&self, kind: PointKind, point: String, address: u64, verdict: Result<How, Unusable>) -> ListedPoint {
         ListedPoint { kind, point, address, verdict, what: String::new() }
     }
 }
 
-fn verdict(site: &Result<Site, Refusal>) -> Result<How, String> {
-    site.as_ref().map(how).map_err(ToString::to_string)
+fn verdict(site: &Result<PatchSite, Refusal>) -> Result<How, Unusable> {
+    site.as_ref().map(how).map_err(|refusal| Obstacle::Code(refusal.clone()).into())
 }
 
-fn how(site: &Site) -> How {
+fn how(site: &PatchSite) -> How {
     match (&site.carrier, site.jump) {
         (Some(_), _) => How::Carrier,
         (None, JumpForm::Short2 { .. }) => How::Springboard,

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Failed};
 use crate::message::Message;
-use crate::node::Node;
+use crate::node::ScriptNode;
 use crate::request::{Answer, Command, Finished, Poll, Start, Started, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub struct Merged {
     pub warnings: Vec<String>,
 }
 
-impl Nodes for Here<Node<'_>> {
+impl Nodes for Here<ScriptNode<'_>> {
     fn host_of(&self, _node: u32) -> String {
         trimtab_measure::host_name()
     }

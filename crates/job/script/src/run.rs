@@ -89,7 +89,7 @@ impl Running {
     pub fn refusals(&self) -> (usize, Vec<Refusal>) {
         let Some(first) = self.members.first() else { return (0, Vec::new()) };
         let refused = first.source.refused.iter();
-        let refused = refused.map(|one| Refusal { function: one.name.clone(), reason: one.reason.clone() });
+        let refused = refused.map(|one| Refusal { function: one.name.clone(), reason: one.reason.to_string() });
         (first.source.functions, refused.collect())
     }
 

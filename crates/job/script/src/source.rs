@@ -12,10 +12,12 @@ use crate::{guard, walk};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
+use trimtab_session::{
+    FunctionBodies, ImageCache, InnerRequest, Modules, Obstacle, Prepared, Refused, ScriptRequest, Setup,
+};
 use trimtab_snippet::facts::{FunctionId, SiteId};
 use trimtab_snippet::ir::{Body, Unit, When};
-use trimtab_snippet::{Compiled, Origin, Permissions, Place, compile};
+use trimtab_snippet::{BodyPlace, Compiled, Origin, Permissions, compile};
 use trimtab_types::Pid;
 
 /// The user's permissions and wishes.
@@ -122,7 +124,7 @@ fn partly_seen(prepared: &Prepared, requests: &[ScriptRequest]) -> Vec<Refused> 
     for tail in prepared.tails.iter().filter(|tail| asks(&tail.function)) {
         let Some(why) = &tail.unseen else { continue };
         let name = exits_of(&tail.function);
-        let reason = format!("calls that it leaves by a jump to {} are not followed there: {why}", tail.to);
+        let reason = Obstacle::Followed { to: tail.to.clone(), why: Box::new(why.clone()) };
         if !partly.iter().any(|one| one.name == name) {
             partly.push(Refused { name, reason });
         }
@@ -161,10 +163,10 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
     for (number, places) in compiled.places.iter().enumerate() {
         for place in places {
             let (function, at_exit) = match *place {
-                Place::Entry(function) => (function, false),
-                Place::Exit(function) => (function, true),
-                Place::Clock | Place::Once => continue,
-                Place::Site(site) => {
+                BodyPlace::Entry(function) => (function, false),
+                BodyPlace::Exit(function) => (function, true),
+                BodyPlace::Clock | BodyPlace::Once => continue,
+                BodyPlace::Site(site) => {
                     match facts.awaited_point(site) {
                         Some(point) => awaited_points.entry(site).or_insert_with(|| Awaited::inside(point)).add(number),
                         None => of_site.entry(site).or_default().push(number),

@@ -292,7 +292,7 @@ fn short(reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_snippet::Place;
+    use trimtab_snippet::BodyPlace;
     use trimtab_snippet::arithmetic::Number;
     use trimtab_snippet::facts::FunctionId;
     use trimtab_snippet::ir::{Area, Body, Variable, When};
@@ -320,7 +320,7 @@ mod tests {
             statements: statements.clone(),
             cost_max: 1,
         };
-        let places = |count: usize| (0..count).map(|number| Place::Entry(FunctionId(number as u32))).collect();
+        let places = |count: usize| (0..count).map(|number| BodyPlace::Entry(FunctionId(number as u32))).collect();
         Compiled {
             unit: Unit {
                 bodies: bodies.iter().map(|(_, statements)| body(statements)).collect(),

@@ -19,14 +19,14 @@ const YOUNG_TICKS: u64 = 3000;
 /// Looks for them.
 #[derive(Debug)]
 pub struct Tops {
-    whose: Whose,
+    whose: TopKind,
     /// Old ones that are none.
     known: BTreeSet<Pid>,
     newest_ticks: u64,
 }
 
 #[derive(Debug)]
-enum Whose {
+enum TopKind {
     Slurm { run: SlurmRun, own_uid: u32 },
     Launch { mark: String, uid: u32 },
 }
@@ -34,15 +34,15 @@ enum Whose {
 impl Tops {
     /// Slurm's daemons for one run of a job. Only root's count, and those of user `own_uid`, who asks: a name is anybody's.
     pub fn of_slurm(run: SlurmRun, own_uid: u32) -> Tops {
-        Tops::of(Whose::Slurm { run, own_uid })
+        Tops::of(TopKind::Slurm { run, own_uid })
     }
 
     /// Processes of user `uid` that belong to the launch with this mark, which is for all to see.
     pub fn of_launch(mark: &str, uid: u32) -> Tops {
-        Tops::of(Whose::Launch { mark: mark.to_owned(), uid })
+        Tops::of(TopKind::Launch { mark: mark.to_owned(), uid })
     }
 
-    fn of(whose: Whose) -> Tops {
+    fn of(whose: TopKind) -> Tops {
         Tops { whose, known: BTreeSet::new(), newest_ticks: 0 }
     }
 
@@ -67,17 +67,17 @@ impl Tops {
     }
 }
 
-impl Whose {
+impl TopKind {
     /// The top that a process shows: itself, or the launcher on whose behalf it reaches another machine.
     fn top(&self, processes: &dyn Processes, pid: Pid, command: &str, parent: Pid) -> Option<Pid> {
         match self {
-            Whose::Slurm { run, own_uid } => {
+            TopKind::Slurm { run, own_uid } => {
                 let task = SlurmTask::of_daemon(&processes.arguments(pid).ok().filter(|_| is_slurm_step(command))?)?;
                 let is_wanted = run.jobs.contains(&task.job) && run.step.is_none_or(|step| step == task.step);
                 let uid = processes.status(pid).ok().filter(|_| is_wanted)?.uids[1];
                 (uid == 0 || uid == *own_uid).then_some(pid)
             }
-            Whose::Launch { mark, uid } => {
+            TopKind::Launch { mark, uid } => {
                 let is_theirs = |pid| processes.status(pid).is_ok_and(|status| status.uids[1] == *uid);
                 let role_of = |pid, command: &str| role(processes.executable(pid).ok().as_deref(), command);
                 let words = processes.arguments(pid).ok()?;

@@ -2,6 +2,8 @@
 //!
 //! A moment without a zone is refused: what it means depends on who reads it where.
 
+use trimtab_types::calendar::days_since_1970;
+
 /// Seconds since 1970; `None` for anything else than a moment.
 pub(crate) fn unix_s(text: &str) -> Option<f64> {
     if let Some(seconds) = text.strip_prefix('@') {
@@ -16,11 +18,10 @@ pub(crate) fn unix_s(text: &str) -> Option<f64> {
         [hour, minute, second] => (hour, minute, second),
         _ => return None,
     };
-    let fits = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
-    if !fits || hour > 23 || minute > 59 || second > 59 {
+    if !(1970..=9999).contains(&year) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    Some((days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s) as f64)
+    Some((days_since_1970(year, month, day)? * 86_400 + hour * 3600 + minute * 60 + second - offset_s) as f64)
 }
 
 /// The time of day and the zone's distance from UTC in seconds.
@@ -42,25 +43,6 @@ fn numbers(text: &str, separator: char) -> Option<Vec<i64>> {
         fits.then(|| word.parse().ok())?
     };
     text.split(separator).map(number).collect()
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let leaps_before = |year: i64| (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400;
-    let years = (year - 1970) * 365 + leaps_before(year) - leaps_before(1970);
-    years + (1..month).map(|month| days_of(year, month)).sum::<i64>() + day - 1
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! Waiting for the first of several events.
 //!
 //! Files of the kernel are looked at about once a second, each kind at its own pace; between two looks trimtab sleeps at
-//! its [`Door`], so a call is heard at once; whoever hears calls from elsewhere rings there ([`crate::Bell`]). A threshold is crossed from the other side: after it has fired it must first
+//! its [`CallSocket`], so a call is heard at once; whoever hears calls from elsewhere rings there ([`crate::Waker`]). A threshold is crossed from the other side: after it has fired it must first
 //! be seen unmet before it fires again. The job is asked now and then whether it still runs.
 //!
-//! Next: `jobs` for other jobs, `door` for calls.
+//! Next: `jobs` for other jobs, `call_socket` for calls.
 
-use crate::door::Door;
+use crate::call_socket::CallSocket;
 use crate::error::Error;
 use crate::jobs::{JobSource, Machines};
 use crate::when::{Condition, When};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_neighbours::{Counters, Worked};
-use trimtab_types::report::Event;
+use trimtab_types::report::{Event, EventKind};
 
 /// Longest sleep: signals that were missed between two sleeps are seen then.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ pub struct Waiter<'a> {
     jobs: Box<dyn JobSource + 'a>,
     machines: Box<dyn Machines + 'a>,
     /// Where calls come in.
-    pub door: Door,
+    pub call_socket: CallSocket,
     begun: Instant,
     /// Jobs that were there when they were asked for last.
     known: Option<BTreeMap<String, String>>,
@@ -87,7 +87,7 @@ impl<'a> Waiter<'a> {
         whens: Vec<When>,
         jobs: Box<dyn JobSource + 'a>,
         machines: Box<dyn Machines + 'a>,
-        door: Door,
+        call_socket: CallSocket,
     ) -> Result<Waiter<'a>, Error> {
         let is_counted = |when: &&When| matches!(when.condition, Condition::Iterations(_));
         if let Some(when) = whens.iter().find(is_counted).filter(|_| whens.len() > 1) {
@@ -98,7 +98,7 @@ impl<'a> Waiter<'a> {
             whens,
             jobs,
             machines,
-            door,
+            call_socket,
             begun: Instant::now(),
             known: None,
             came: Vec::new(),
@@ -122,11 +122,16 @@ impl<'a> Waiter<'a> {
                 return Ok(Waited::Interrupted);
             }
             if around.is_signalled() {
-                return Ok(Waited::Event(event("signal", "signal", String::new(), around)));
+                return Ok(Waited::Event(event(EventKind::Signal, "signal", String::new(), around)));
             }
             if let Some(value) = around.called() {
                 let when = self.whens.iter().find(|when| when.condition == Condition::Api);
-                return Ok(Waited::Event(event("api", &when.map_or("api".to_owned(), When::to_string), value, around)));
+                return Ok(Waited::Event(event(
+                    EventKind::Api,
+                    &when.map_or("api".to_owned(), When::to_string),
+                    value,
+                    around,
+                )));
             }
             if self.is_due("alive", ALIVE) && !around.is_alive() {
                 return Ok(Waited::Ended);
@@ -134,8 +139,8 @@ impl<'a> Waiter<'a> {
             if let Some(event) = self.seen(around)? {
                 return Ok(Waited::Event(event));
             }
-            if let Some(name) = self.door.wait(self.rest(around))? {
-                return Ok(Waited::Event(event("call", "call", name, around)));
+            if let Some(name) = self.call_socket.wait(self.rest(around))? {
+                return Ok(Waited::Event(event(EventKind::Call, "call", name, around)));
             }
         }
     }
@@ -283,6 +288,6 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-fn event(kind: &str, condition: &str, value: String, around: &dyn Surroundings) -> Event {
-    Event { kind: kind.to_owned(), condition: condition.to_owned(), value, at_unix_s: around.now_unix_s() }
+fn event(kind: EventKind, condition: &str, value: String, around: &dyn Surroundings) -> Event {
+    Event { kind, condition: condition.to_owned(), value, at_unix_s: around.now_unix_s() }
 }

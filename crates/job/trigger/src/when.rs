@@ -5,6 +5,7 @@
 use crate::date;
 use std::fmt;
 use std::str::FromStr;
+use trimtab_types::report::EventKind;
 
 /// This stands before the name of a call through the API.
 const API_NAMED: &str = "api:";
@@ -59,20 +60,20 @@ pub struct NotAnEvent {
 
 impl Condition {
     /// Its name in a report.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> EventKind {
         match self {
-            Condition::JobStart => "job-start",
-            Condition::JobEnd => "job-end",
-            Condition::Iterations(_) => "iterations",
-            Condition::RateBelow(_) => "rate",
-            Condition::LoadAbove(_) => "load",
-            Condition::StealAbove(_) => "cpu-steal",
-            Condition::PressureAbove(_) => "pressure",
-            Condition::At(_) => "at",
-            Condition::Every(_) => "every",
-            Condition::After(_) => "after",
-            Condition::Call => "call",
-            Condition::Api => "api",
+            Condition::JobStart => EventKind::JobStart,
+            Condition::JobEnd => EventKind::JobEnd,
+            Condition::Iterations(_) => EventKind::Iterations,
+            Condition::RateBelow(_) => EventKind::Rate,
+            Condition::LoadAbove(_) => EventKind::Load,
+            Condition::StealAbove(_) => EventKind::CpuSteal,
+            Condition::PressureAbove(_) => EventKind::Pressure,
+            Condition::At(_) => EventKind::At,
+            Condition::Every(_) => EventKind::Every,
+            Condition::After(_) => EventKind::After,
+            Condition::Call => EventKind::Call,
+            Condition::Api => EventKind::Api,
         }
     }
 

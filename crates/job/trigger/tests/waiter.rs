@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use trimtab_neighbours::Counters;
-use trimtab_trigger::{Door, Error, JobSource, MachineHere, Machines, Surroundings, Waited, Waiter, When};
+use trimtab_trigger::{CallSocket, Error, JobSource, MachineHere, Machines, Surroundings, Waited, Waiter, When};
+use trimtab_types::report::EventKind;
 
 /// Jobs that are there at each look, the last for ever.
 struct Jobs(VecDeque<&'static [&'static str]>);
@@ -58,13 +59,13 @@ fn quiet() -> Around {
 
 fn waiter(folder: &tempfile::TempDir, whens: &[&str], looks: &[&'static [&'static str]]) -> Waiter<'static> {
     let whens: Vec<When> = whens.iter().map(|when| when.parse().expect("an event")).collect();
-    let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+    let call_socket = CallSocket::open(folder.path(), vec!["1".into()]).expect("a call socket");
     let jobs = Box::new(Jobs(looks.iter().copied().collect()));
-    Waiter::new(whens, jobs, Box::<MachineHere>::default(), door).expect("it can be waited for")
+    Waiter::new(whens, jobs, Box::<MachineHere>::default(), call_socket).expect("it can be waited for")
 }
 
 /// Kind and value of the next event.
-fn next(waiter: &mut Waiter<'_>, around: &mut Around) -> (String, String) {
+fn next(waiter: &mut Waiter<'_>, around: &mut Around) -> (EventKind, String) {
     match waiter.next(around).expect("it waits") {
         Waited::Event(event) => {
             assert_eq!(event.at_unix_s, 1000.0);
@@ -74,8 +75,8 @@ fn next(waiter: &mut Waiter<'_>, around: &mut Around) -> (String, String) {
     }
 }
 
-fn pair(kind: &str, value: &str) -> (String, String) {
-    (kind.to_owned(), value.to_owned())
+fn pair(kind: EventKind, value: &str) -> (EventKind, String) {
+    (kind, value.to_owned())
 }
 
 #[test]
@@ -83,12 +84,12 @@ fn jobs_that_come_and_go_are_told_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let looks: [&[&str]; 4] = [&["old"], &["old"], &["new", "old"], &["new"]];
     let mut waiter = waiter(&folder, &["job-start", "job-end"], &looks);
-    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-start", "new (app)"));
-    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-end", "old (app)"));
+    assert_eq!(next(&mut waiter, &mut quiet()), pair(EventKind::JobStart, "new (app)"));
+    assert_eq!(next(&mut waiter, &mut quiet()), pair(EventKind::JobEnd, "old (app)"));
     drop(waiter);
     let mut waiter = self::waiter(&folder, &["job-start", "job-end"], &[&["old"], &["new"]]);
-    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-start", "new (app)"), "both at one look");
-    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-end", "old (app)"), "both at one look");
+    assert_eq!(next(&mut waiter, &mut quiet()), pair(EventKind::JobStart, "new (app)"), "both at one look");
+    assert_eq!(next(&mut waiter, &mut quiet()), pair(EventKind::JobEnd, "old (app)"), "both at one look");
     let mut over = Around { alive: false, ..quiet() };
     // The first question is if the job runs, which is asked once a second.
     assert_eq!(waiter.next(&mut over).expect("it waits"), Waited::Ended);
@@ -98,17 +99,17 @@ fn jobs_that_come_and_go_are_told_once() {
 fn times_come_once_or_again_and_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut once = waiter(&folder, &["after=0.05s", "at=@900", "every=0.2s"], &[&[]]);
-    let kinds: Vec<String> = (0..5).map(|_| next(&mut once, &mut quiet()).0).collect();
-    assert_eq!(kinds.iter().filter(|kind| *kind == "at").count(), 1, "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| *kind == "after").count(), 1, "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| *kind == "every").count(), 3, "{kinds:?}");
+    let kinds: Vec<EventKind> = (0..5).map(|_| next(&mut once, &mut quiet()).0).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == EventKind::At).count(), 1, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == EventKind::After).count(), 1, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == EventKind::Every).count(), 3, "{kinds:?}");
 }
 
 #[test]
 fn a_threshold_fires_when_it_is_crossed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut waiter = waiter(&folder, &["rate<3"], &[&[]]);
-    assert_eq!(next(&mut waiter, &mut quiet()), pair("rate", "2.5000 iterations per second"));
+    assert_eq!(next(&mut waiter, &mut quiet()), pair(EventKind::Rate, "2.5000 iterations per second"));
     let mut ends = Around { alive: false, ..quiet() };
     assert_eq!(waiter.next(&mut ends).expect("it waits"), Waited::Ended, "not again while nothing has changed");
 }
@@ -118,15 +119,15 @@ fn signals_and_interrupts_are_heard() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut waiter = waiter(&folder, &["call"], &[&[]]);
     let mut around = Around { signalled: std::cell::Cell::new(true), ..quiet() };
-    assert_eq!(next(&mut waiter, &mut around), pair("signal", ""));
+    assert_eq!(next(&mut waiter, &mut around), pair(EventKind::Signal, ""));
     assert_eq!(waiter.next(&mut Around { interrupted: true, ..quiet() }).expect("it waits"), Waited::Interrupted);
     let name = std::thread::scope(|scope| {
-        let knocked = scope.spawn(|| trimtab_trigger::knock(folder.path(), "1", "now").expect("a folder"));
+        let outcome = scope.spawn(|| trimtab_trigger::call_job(folder.path(), "1", "now").expect("a folder"));
         let told = next(&mut waiter, &mut quiet());
-        assert_eq!(knocked.join().expect("no panic").fired, 1);
+        assert_eq!(outcome.join().expect("no panic").fired, 1);
         told
     });
-    assert_eq!(name, pair("call", "now"));
+    assert_eq!(name, pair(EventKind::Call, "now"));
 }
 
 #[test]
@@ -135,12 +136,15 @@ fn a_call_through_the_api_is_an_event() {
     let mut waiter = waiter(&folder, &["after=1h", "api:restart"], &[&[]]);
     let mut around = Around { called: Some("restart, called by user 7".into()), ..quiet() };
     let Waited::Event(event) = waiter.next(&mut around).expect("it waits") else { panic!("an event") };
-    assert_eq!((&*event.kind, &*event.condition, &*event.value), ("api", "api:restart", "restart, called by user 7"));
+    assert_eq!(
+        (event.kind, &*event.condition, &*event.value),
+        (EventKind::Api, "api:restart", "restart, called by user 7")
+    );
 }
 
-/// The bell is rung by another thread while it sleeps at the door, and then there is a call.
+/// The waker is rung by another thread while it sleeps at the call socket, and then there is a call.
 #[test]
-fn the_bell_wakes_whoever_waits() {
+fn the_waker_wakes_whoever_waits() {
     struct Rung(std::sync::mpsc::Receiver<String>);
     impl Surroundings for Rung {
         fn is_interrupted(&self) -> bool {
@@ -164,11 +168,11 @@ fn the_bell_wakes_whoever_waits() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut waiter = waiter(&folder, &["api"], &[&[]]);
-    let bell = waiter.door.bell();
+    let waker = waiter.call_socket.waker();
     let (sender, calls) = std::sync::mpsc::channel();
     let ringing = std::thread::spawn(move || {
         sender.send("now".to_owned()).expect("somebody waits");
-        bell.ring();
+        waker.ring();
     });
     let waited = waiter.next(&mut Rung(calls)).expect("it waits");
     assert!(matches!(&waited, Waited::Event(event) if event.value == "now"), "{waited:?}");
@@ -181,9 +185,9 @@ fn the_bell_wakes_whoever_waits() {
 fn what_can_not_be_seen_together_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let whens = ["call", "iterations>=5"].map(|when| when.parse().expect("an event")).to_vec();
-    let door = Door::open(folder.path(), Vec::new()).expect("a door");
+    let call_socket = CallSocket::open(folder.path(), Vec::new()).expect("a call socket");
     let jobs = Box::new(Jobs(VecDeque::new()));
-    let refused = Waiter::new(whens, jobs, Box::<MachineHere>::default(), door).err().expect("refused");
+    let refused = Waiter::new(whens, jobs, Box::<MachineHere>::default(), call_socket).err().expect("refused");
     assert!(refused.to_string().contains("wait for it alone"), "{refused}");
 }
 
@@ -213,9 +217,10 @@ fn one_machine_that_meets_a_condition_is_enough() {
         ("load>5", vec![[busy, calm]], "7.50 on n1"),
         ("cpu-steal>20%", vec![[calm, calm], [later, robbed]], "60.0% on n2"),
     ] {
-        let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+        let call_socket = CallSocket::open(folder.path(), vec!["1".into()]).expect("a call socket");
         let (whens, jobs) = (vec![when.parse().expect("an event")], Box::new(Jobs(VecDeque::from([&[][..]]))));
-        let mut waiter = Waiter::new(whens, jobs, Box::new(Two(looks.into())), door).expect("it can be waited for");
+        let mut waiter =
+            Waiter::new(whens, jobs, Box::new(Two(looks.into())), call_socket).expect("it can be waited for");
         assert_eq!(next(&mut waiter, &mut quiet()).1, expected, "{when}");
     }
 }
@@ -235,9 +240,9 @@ impl Machines for ASecondApart {
 #[test]
 fn shares_are_of_the_time_between_the_counts() {
     let folder = tempfile::tempdir().expect("a folder");
-    let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+    let call_socket = CallSocket::open(folder.path(), vec!["1".into()]).expect("a call socket");
     let whens = vec!["pressure>70%".parse().expect("an event")];
     let (jobs, machines) = (Box::new(Jobs(VecDeque::new())), Box::new(ASecondApart(Instant::now(), 0)));
-    let mut waiter = Waiter::new(whens, jobs, machines, door).expect("it can be waited for");
+    let mut waiter = Waiter::new(whens, jobs, machines, call_socket).expect("it can be waited for");
     assert_eq!(next(&mut waiter, &mut quiet()).1, "80.0% on n1");
 }

@@ -32,12 +32,12 @@ pub struct Start {
     /// Its processes, as they were seen.
     pub processes: Vec<Sighting>,
     /// The kind of start.
-    pub what: What,
+    pub what: ProgramKind,
 }
 
 /// The kind of program that has started.
 #[derive(Debug)]
-pub enum What {
+pub enum ProgramKind {
     /// A job that can be measured.
     Job(Box<Job>),
     /// A program without MPI.
@@ -117,9 +117,9 @@ impl Follow {
 
 impl Group {
     /// Its kind, if that is known now.
-    fn look(&mut self, processes: &dyn Processes, is_static_mpi: StaticMpi, now_ns: u64) -> Option<What> {
+    fn look(&mut self, processes: &dyn Processes, is_static_mpi: StaticMpi, now_ns: u64) -> Option<ProgramKind> {
         let Some(alive) = self.processes.iter().find(|sighting| is_alive(processes, sighting)) else {
-            return Some(What::Ended);
+            return Some(ProgramKind::Ended);
         };
         let first_ns = self.processes.iter().map(|sighting| sighting.seen_ns).min().unwrap_or(now_ns);
         let last_ns = self.processes.iter().map(|sighting| sighting.seen_ns).max().unwrap_or(now_ns);
@@ -131,16 +131,16 @@ impl Group {
         if has_library(processes, pid) || self.is_static == Some(true) {
             match find_job_in(processes, pid, is_static_mpi) {
                 Ok(job) if is_whole(&job) || now_ns.saturating_sub(last_ns) > MISSING_NS => {
-                    return Some(What::Job(Box::new(job)));
+                    return Some(ProgramKind::Job(Box::new(job)));
                 }
                 Ok(_) => {}
                 Err(error) if is_early(&error) => {}
-                Err(error) => return Some(What::Refused(error)),
+                Err(error) => return Some(ProgramKind::Refused(error)),
             }
         } else {
             let limit_ns = if self.has_rank { RANKED_NS } else { PLAIN_NS };
             if now_ns.saturating_sub(last_ns) > limit_ns {
-                return Some(What::NotMpi);
+                return Some(ProgramKind::NotMpi);
             }
         }
         self.look_ns = now_ns + self.wait_ns;

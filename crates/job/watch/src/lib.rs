@@ -15,7 +15,7 @@ mod sight;
 
 pub use error::Error;
 pub use filter::{FileState, Filter, Names, checksum};
-pub use follow::{Start, What};
+pub use follow::{ProgramKind, Start};
 pub use hold::{Held, Holding};
 pub use sight::{Missed, Sighting};
 

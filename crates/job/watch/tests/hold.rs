@@ -2,9 +2,9 @@
 
 use std::process::{Child, Command};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trimtab_os::stat_of;
-use trimtab_specimens::threads_running;
+use trimtab_specimens::{threads_running, wait_for};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 use trimtab_watch::{Held, Holding};
@@ -36,14 +36,6 @@ impl Drop for Sleeper {
     fn drop(&mut self) {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
-    }
-}
-
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

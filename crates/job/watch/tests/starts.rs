@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trimtab_specimens::skip;
-use trimtab_watch::{Filter, Options, Prepare, Start, Watch, What, checksum};
+use trimtab_watch::{Filter, Options, Prepare, ProgramKind, Start, Watch, checksum};
 
 /// Longer than anything here takes on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -111,7 +111,7 @@ fn every_one_of_a_thousand_brief_starts_is_seen_once() {
     watched.wait_for("last");
     watched.take_the_rest();
     assert_eq!(watched.count("brief"), BRIEF, "missed: {:?}", watched.watch.missed());
-    assert!(watched.starts.iter().all(|start| matches!(start.what, What::Ended | What::NotMpi)));
+    assert!(watched.starts.iter().all(|start| matches!(start.what, ProgramKind::Ended | ProgramKind::NotMpi)));
     let numbers: Vec<u64> = watched.starts.iter().map(|start| start.number).collect();
     assert_eq!(numbers, (1..=BRIEF as u64 + 1).collect::<Vec<_>>());
 }
@@ -167,6 +167,6 @@ fn without_the_kernels_word_programs_that_run_for_a_while_are_found() {
     watched.wait_for("lasting");
     child.kill().expect("ours to end");
     child.wait().expect("ours");
-    assert!(matches!(watched.starts[0].what, What::NotMpi));
+    assert!(matches!(watched.starts[0].what, ProgramKind::NotMpi));
     assert_eq!(watched.starts[0].processes[0].pid.0, child.id() as i32);
 }

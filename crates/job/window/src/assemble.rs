@@ -7,7 +7,7 @@
 //! Next: `headline` for the first sentences, `trimtab-report` for drawing.
 
 use crate::efficiency::efficiencies;
-use crate::explain::difference;
+use crate::explain::{Whole, difference};
 use crate::formulas;
 use crate::in_common;
 use crate::input::{
@@ -15,12 +15,12 @@ use crate::input::{
 };
 use crate::paths;
 use crate::regions::omp;
-use crate::remarks::{is_glimpse, remarks};
+use crate::remarks::{Threads, is_glimpse, remarks};
 use crate::statistics::{self, Share};
 use crate::words::name_ranks;
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    Cost, Detail, Estimate, FunctionTotal, GroupTime, Link, RankTotal, Report, SCHEMA, Window,
+    Cost, Detail, Ended, Estimate, FunctionGroup, FunctionTotal, GroupTime, Link, RankTotal, Report, SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
@@ -51,9 +51,10 @@ pub fn assemble(input: &WindowInput) -> Report {
     let mut warnings = input.warnings.clone();
     warnings.extend(faults.iter().cloned());
     let window = window(input, &ranks, faults.is_empty());
-    warnings.extend(remarks(input, &cost, &window));
+    warnings.extend(remarks(input, (&cost, &window), &Threads::of(&input.ranks)));
     let time_per_iteration_s = time_per_iteration(&input.ranks, scale);
-    let difference = difference(input, &ranks).filter(|_| !is_glimpse(&window));
+    let whole = Whole::of(&input.ranks, &ranks);
+    let difference = difference(input, &ranks, &whole).filter(|_| !is_glimpse(&window));
     let efficiencies = efficiencies(input, &ranks, &window);
     let functions = function_totals(input, scale);
     let name_of = |number: u32| input.functions.get(number as usize).map_or_else(String::new, |info| info.name.clone());
@@ -76,6 +77,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         functions,
         links: links(input),
         ranks,
+        reduced: None,
         nodes: input.nodes.clone(),
         wait_states: input.waits.states(name_of, |ticks| scale.seconds(ticks)),
         cost,
@@ -86,27 +88,27 @@ pub fn assemble(input: &WindowInput) -> Report {
 
 /// Ticks per second.
 #[derive(Clone, Copy)]
-struct Scale(f64);
+pub(crate) struct Scale(pub(crate) f64);
 
 impl Scale {
-    fn seconds(self, ticks: u64) -> f64 {
+    pub(crate) fn seconds(self, ticks: u64) -> f64 {
         if self.0 > 0.0 { ticks as f64 / self.0 } else { 0.0 }
     }
 }
 
-fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
+pub(crate) fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
     let facts = &input.facts;
     Window {
-        batch: facts.batch,
+        number: 0,
         trigger: facts.trigger.clone(),
         event: facts.event.clone(),
         marker: facts.marker.clone(),
-        marker_source: facts.marker_source.clone(),
+        marker_source: facts.marker_source,
         start: facts.start.filter(|_| !input.is_by_time()),
         iterations: ranks.iter().filter_map(|rank| rank.iterations).min(),
         valid,
         context: facts.context.clone(),
-        ended_by: facts.ended_by.clone(),
+        ended_by: facts.ended_by,
         duration_s: ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max),
         started_unix_s: facts.started_unix_s,
         groups: facts.groups.clone(),
@@ -119,7 +121,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
     }
 }
 
-fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal {
+pub(crate) fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal {
     let duration_s = scale.seconds(rank.duration_ticks());
     let communication_s = input.has_comm().then(|| scale.seconds(rank.longest_comm_ticks()));
     // All the rest is computation only if that is all communication.
@@ -137,7 +139,7 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
         computation_s: communication_s.filter(|_| !is_part).map(|communication_s| duration_s - communication_s),
         communication_threads: communication_s.map(|_| rank.communicating_threads()),
         communication_threads_s: communication_s.map(|_| scale.seconds(rank.summed_comm_ticks())),
-        cpu_s: cpu.map(|usage| usage.cpu_user_s + usage.cpu_system_s),
+        cpu_s: cpu_s(rank, duration_s),
         cpu_user_s: cpu.map(|usage| usage.cpu_user_s),
         cpu_system_s: cpu.map(|usage| usage.cpu_system_s),
         iterations,
@@ -150,15 +152,21 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
         group_s: rank
             .group_ticks
             .iter()
-            .map(|(group, ticks)| GroupTime { group: group.clone(), time_s: scale.seconds(*ticks) })
+            .map(|(group, ticks)| GroupTime { group: *group, time_s: scale.seconds(*ticks) })
             .collect(),
         counters: rank.counters.clone(),
         counter_cost: rank.counter_cost,
-        unattributed_bytes: rank.unattributed_bytes,
+        unattributed_bytes: input.has_comm().then_some(rank.unattributed_bytes),
         pause_insert_us: rank.pause_insert_us,
         pause_remove_us: rank.pause_remove_us,
         probe_hits: rank.probe_hits,
     }
+}
+
+/// Processor time of a rank that recorded so long, where the kernel's times say something of it.
+pub(crate) fn cpu_s(rank: &RankSample, duration_s: f64) -> Option<f64> {
+    let usage = rank.usage.filter(|_| duration_s >= CPU_DURATION_S_MIN)?;
+    Some(usage.cpu_user_s + usage.cpu_system_s)
 }
 
 fn iteration_times(rank: &RankSample, scale: Scale) -> Vec<f64> {
@@ -187,19 +195,20 @@ fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost,
     let spread = statistics::share(&input.ranks.iter().map(|rank| shares(rank, scale)).collect::<Vec<_>>());
     // Of what did not come in the window nobody knows on which side it would lie.
     let duration_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
+    Some(share_with(mean, spread, cost, duration_s))
+}
+
+/// The share of communication with its spread, if it has one, and with what the interval lacks by that.
+pub(crate) fn share_with(mean: f64, spread: Option<Estimate>, cost: &Cost, duration_s: f64) -> Estimate {
     let unseen = statistics::unseen_share(duration_s) * mean.max(1.0 - mean);
     let beside_spread = cost.fraction.unwrap_or(0.0) + unseen;
     let half_width = |spread: &Estimate| Some(spread.half_width_95? + beside_spread);
-    Some(
-        spread.map_or_else(
-            || without_spread(mean),
-            |spread| Estimate { mean, half_width_95: half_width(&spread), ..spread },
-        ),
-    )
+    spread
+        .map_or_else(|| without_spread(mean), |spread| Estimate { mean, half_width_95: half_width(&spread), ..spread })
 }
 
 /// A mean of the whole window where no iteration was marked: a single sample.
-fn without_spread(mean: f64) -> Estimate {
+pub(crate) fn without_spread(mean: f64) -> Estimate {
     Estimate { mean, variance: None, half_width_95: None, min: mean, max: mean, samples: 1 }
 }
 
@@ -224,16 +233,19 @@ fn imbalance(ranks: &[RankTotal]) -> Option<f64> {
 }
 
 /// Why nobody knows how much communication there was.
-fn communication_missing(input: &WindowInput) -> Option<String> {
+pub(crate) fn communication_missing(input: &WindowInput) -> Option<String> {
     let groups = &input.facts.groups;
-    let was_asked = groups.iter().any(|group| group == "comm" || group == "all");
+    let was_asked = groups.iter().any(|group| matches!(group, FunctionGroup::Comm | FunctionGroup::All));
     (!input.has_comm()).then(|| match was_asked {
         true => "no function of the group comm could be timed in this program".to_owned(),
-        false => format!("the group comm was not among what was measured ({})", groups.join(", ")),
+        false => format!(
+            "the group comm was not among what was measured ({})",
+            groups.iter().map(|group| group.word()).collect::<Vec<_>>().join(", ")
+        ),
     })
 }
 
-fn function_totals(input: &WindowInput, scale: Scale) -> Vec<FunctionTotal> {
+pub(crate) fn function_totals(input: &WindowInput, scale: Scale) -> Vec<FunctionTotal> {
     let total = |(number, info)| function_total(number, info, input, scale);
     let mut totals: Vec<FunctionTotal> = input.functions.iter().enumerate().filter_map(total).collect();
     totals.sort_by(|a, b| {
@@ -264,14 +276,18 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         .or(bytes_missing(info, sum(|sample| sample.unknown_bytes)));
     let moves = info.moves_bytes && bytes_missing.is_none();
     let ticks = sum(|sample| sample.ticks);
+    // Where probes were out all the time, or until the first call, nobody knows if there was any.
+    let nested = sum(|sample| sample.nested);
+    let is_seen = taken_out_after_us.is_none() || calls + nested > 0;
     Some(FunctionTotal {
         name: info.name.clone(),
         other_names: info.other_names.clone(),
-        group: info.group.clone(),
-        calls,
-        nested_calls: sum(|sample| sample.nested),
+        group: info.group,
+        calls: is_seen.then_some(calls),
+        nested_calls: is_seen.then_some(nested),
         time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(ticks)),
-        waits_missing: waits_missing(input, number).filter(|_| info.group == "comm" && info.timed && ticks > 0),
+        waits_missing: waits_missing(input, number)
+            .filter(|_| info.group == FunctionGroup::Comm && info.timed && ticks > 0),
         time_missing,
         taken_out_after_s: taken_out_after_us.map(|us| us as f64 / 1e6),
         bytes_missing,
@@ -279,8 +295,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
         bytes_max: samples.iter().map(|(_, sample)| sample.bytes_max).max().filter(|_| moves),
         sizes: paths::sizes(input, number, calls).filter(|_| info.moves_bytes && out_reason(input, number).is_none()),
-        argument_sum: info
-            .argument_asked
+        argument_sum: (info.argument_asked && is_seen)
             .then(|| samples.iter().fold(0, |sum: i64, (_, sample)| sum.saturating_add(sample.argument_sum))),
         first_s: outermost().map(|(start, sample)| after_start(*start, sample.first_ticks)).min_by(f64::total_cmp),
         last_s: outermost().map(|(start, sample)| after_start(*start, sample.last_ticks)).max_by(f64::total_cmp),
@@ -349,15 +364,15 @@ fn details(input: &WindowInput, scale: Scale) -> Vec<Detail> {
 }
 
 fn cost(input: &WindowInput, scale: Scale) -> Cost {
-    let largest = |value: &dyn Fn(&RankSample) -> f64| input.ranks.iter().map(value).fold(0.0, f64::max);
+    let largest = |value: &dyn Fn(&RankSample) -> f64| input.ranks.iter().map(value).max_by(f64::total_cmp);
     let probe_ns: Vec<f64> = input.ranks.iter().filter_map(|rank| rank.probe_ns).collect();
     let fractions: Option<Vec<f64>> = input.ranks.iter().map(|rank| cost_fraction(rank, scale)).collect();
     Cost {
         pause_us_max: largest(&|rank| rank.pause_insert_us.max(rank.pause_remove_us.unwrap_or(0.0))),
         pause_us_total: largest(&|rank| rank.pause_insert_us + rank.pause_remove_us.unwrap_or(0.0)),
         probe_ns: probe_ns.iter().copied().max_by(f64::total_cmp),
-        probes: input.ranks.iter().map(|rank| rank.probe_hits).sum(),
-        points: input.ranks.iter().map(|rank| rank.points).max().unwrap_or(0),
+        probes: input.ranks.iter().map(|rank| rank.probe_hits).reduce(|sum, hits| sum + hits),
+        points: input.ranks.iter().map(|rank| rank.points).max(),
         fraction: fractions.and_then(|fractions| fractions.into_iter().max_by(f64::total_cmp)),
         communication_fraction_without: communication_without_cost(input, scale),
         first_record_s: input.command_to_first_record_s,
@@ -365,57 +380,93 @@ fn cost(input: &WindowInput, scale: Scale) -> Cost {
 }
 
 /// Pairs of probes times the cost of a pair, plus readings of counters and pauses inside the window, over the window.
-fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
+pub(crate) fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
     let duration_s = scale.seconds(rank.duration_ticks());
     let inline_hits = rank.inline_hits.min(rank.probe_hits);
     let routine_s = (rank.probe_hits - inline_hits) as f64 / 2.0 * rank.probe_ns? * 1e-9;
     let inline_s = inline_hits as f64 / 2.0 * rank.inline_ns.min(rank.probe_ns?) * 1e-9;
     let probes_s = routine_s + inline_s;
-    let readings_s = rank.counter_cost.map_or(0.0, |cost| cost.readings as f64 * cost.reading_ns * 1e-9);
+    let readings_s = match rank.counter_cost {
+        Some(cost) => cost.readings as f64 * cost.reading_ns? * 1e-9,
+        None => 0.0,
+    };
     (duration_s > 0.0).then(|| (probes_s + readings_s + rank.pause_inside_us * 1e-6) / duration_s)
 }
 
 /// Calls are timed without the probes around them, whose time lies beside them: the time without probes is that much less.
 /// The time of other threads' probes is not this thread's.
 fn communication_without_cost(input: &WindowInput, scale: Scale) -> Option<f64> {
-    let share = |rank: &RankSample| {
-        let left_s = scale.seconds(rank.duration_ticks()) * (1.0 - cost_fraction(rank, scale)?);
-        let has_one_thread = rank.threads.iter().all(|thread| thread.comm_ticks == 0);
-        let share = formulas::communication_fraction(scale.seconds(rank.comm_ticks), left_s)?;
-        (has_one_thread && left_s > 0.0 && share <= 1.0).then_some(share)
-    };
+    let share = |rank: &RankSample| communication_share_without_cost(rank, scale);
     let shares: Vec<f64> = input.ranks.iter().map(share).collect::<Option<_>>()?;
     statistics::mean(&shares).filter(|_| input.has_comm())
 }
 
-/// The faults that make the window invalid, one sentence each.
+pub(crate) fn communication_share_without_cost(rank: &RankSample, scale: Scale) -> Option<f64> {
+    let left_s = scale.seconds(rank.duration_ticks()) * (1.0 - cost_fraction(rank, scale)?);
+    let has_one_thread = rank.threads.iter().all(|thread| thread.comm_ticks == 0);
+    let share = formulas::communication_fraction(scale.seconds(rank.comm_ticks), left_s)?;
+    (has_one_thread && left_s > 0.0 && share <= 1.0).then_some(share)
+}
+
 fn faults(input: &WindowInput) -> Vec<String> {
-    let mut faults = Vec::new();
     let present: Vec<u32> = input.ranks.iter().map(|rank| rank.rank).collect();
-    let is_missing = |rank: &u32| present.binary_search(rank).is_err() && !input.facts.left_alone.contains(rank);
+    let early: Vec<u32> = input.ranks.iter().filter(|rank| !rank.complete).map(|rank| rank.rank).collect();
+    let silent: Vec<u32> = input.ranks.iter().filter(|rank| rank.counts_silent_thread).map(|rank| rank.rank).collect();
+    let mut by_count: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for rank in &input.ranks {
+        let Some(count) = rank.iterations(input.is_by_time()) else { continue };
+        by_count.entry(count).or_default().push(rank.rank);
+    }
+    faults_of(input, &Present { ranks: &present, early: &early, silent: &silent }, &by_count)
+}
+
+/// The ranks of a window, ascending.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Present<'a> {
+    /// Those that recorded.
+    pub ranks: &'a [u32],
+    /// Of these the ones that ended early.
+    pub early: &'a [u32],
+    /// Of these the ones that counted passes of a thread that called no MPI, where another one did.
+    pub silent: &'a [u32],
+}
+
+/// The faults that make a window of these ranks invalid, one sentence each; they recorded so many iterations.
+pub(crate) fn faults_of(input: &WindowInput, present: &Present<'_>, by_count: &BTreeMap<u64, Vec<u32>>) -> Vec<String> {
+    let early = present.early;
+    let mut faults = Vec::new();
+    let is_missing = |rank: &u32| present.ranks.binary_search(rank).is_err() && !input.facts.left_alone.contains(rank);
     let missing: Vec<u32> = (0..input.job.ranks).filter(is_missing).collect();
     if !missing.is_empty() {
         faults.push(format!("{} recorded nothing; the totals are without them", name_ranks(&missing)));
     }
-    let early: Vec<u32> = input.ranks.iter().filter(|rank| !rank.complete).map(|rank| rank.rank).collect();
     if !early.is_empty() {
-        faults.push(match input.facts.ended_by.as_str() {
-            "interrupted" => "interrupted before all iterations were recorded; the totals are partial".to_owned(),
-            "max-seconds" => "the time limit came before all iterations were recorded; the totals are partial; allow \
+        faults.push(match input.facts.ended_by {
+            Ended::Interrupted => "interrupted before all iterations were recorded; the totals are partial".to_owned(),
+            Ended::MaxSeconds => {
+                "the time limit came before all iterations were recorded; the totals are partial; allow \
                               more with --max-seconds"
-                .to_owned(),
-            _ => format!("{} ended before the window did; the totals are partial", name_ranks(&early)),
+                    .to_owned()
+            }
+            _ => format!("{} ended before the window did; the totals are partial", name_ranks(early)),
         });
     }
-    faults.extend(differing_iterations(input));
+    faults.extend(silent_threads(present.silent));
+    faults.extend(differing_iterations(by_count));
     faults
 }
 
-fn differing_iterations(input: &WindowInput) -> Option<String> {
-    let mut by_count: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    for rank in &input.ranks {
-        by_count.entry(rank.iterations(input.is_by_time())?).or_default().push(rank.rank);
-    }
+fn silent_threads(ranks: &[u32]) -> Option<String> {
+    (!ranks.is_empty()).then(|| {
+        format!(
+            "iterations of {} are passes of a thread that called no MPI, for the one in the same loop that does had not come \
+             back when passes were numbered: calls and times are of other stretches than iterations; measure again",
+            name_ranks(ranks)
+        )
+    })
+}
+
+fn differing_iterations(by_count: &BTreeMap<u64, Vec<u32>>) -> Option<String> {
     if by_count.len() < 2 {
         let none_seen = by_count.contains_key(&0);
         return none_seen

@@ -9,11 +9,11 @@
 //! Next: `explain`, which asks here after what it can tell by itself.
 
 use crate::computation::{
-    Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, asleep, computation_s, is_displaced, slept_s,
+    EXPLAINED_SHARE_MIN, Explained, PROPORTION_TOLERANCE, asleep, computation_s, is_displaced, slept_s,
 };
 use crate::crowd;
 use crate::input::WindowInput;
-use trimtab_types::report::{Assumption, NodeShare, RankTotal, RelativeRank};
+use trimtab_types::report::{Assumption, Cause, NodeShare, RankTotal, RelativeRank};
 
 /// The counter that tells work from speed.
 const INSTRUCTIONS: &str = "instructions";
@@ -27,7 +27,7 @@ pub(crate) fn by_instructions(
     longest: &RankTotal,
     shortest: &RankTotal,
     ratio: f64,
-) -> Option<Cause> {
+) -> Option<Explained> {
     let known = |rank: &RankTotal| rank.counter(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
     let (long, short) = (known(longest)?, known(shortest)?);
     let other = shortest.rank;
@@ -44,22 +44,28 @@ pub(crate) fn by_instructions(
     let had = longest.cpu_s.unwrap_or(f64::NAN);
     Some(match () {
         () if is_same && slept.is_some() => {
-            ("undetermined", format!("{counted}; {}", asleep(slept.unwrap_or_default(), longest)))
+            (Cause::Undetermined, format!("{counted}; {}", asleep(slept.unwrap_or_default(), longest)))
         }
         () if is_same && is_displaced(nodes, longest) => (
-            "processor",
+            Cause::Processor,
             format!(
                 "{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed",
                 computation_s(longest)
             ),
         ),
-        () if is_work && is_all => ("work", counted),
+        () if is_work && is_all => (Cause::Work, counted),
         () if is_work => {
-            ("work", format!("{counted}; it also takes longer for each, since it computes {ratio:.2}x as long"))
+            (Cause::Work, format!("{counted}; it also takes longer for each, since it computes {ratio:.2}x as long"))
         }
-        () if is_same && longest.host != shortest.host => ("node", format!("{counted} and takes {ratio:.2}x as long")),
-        () if is_same => ("processor", format!("its processor is slower: {counted} and takes {ratio:.2}x as long")),
-        () => ("undetermined", format!("{counted} and takes {ratio:.2}x as long: its work is not all that differs")),
+        () if is_same && longest.host != shortest.host => {
+            (Cause::Node, format!("{counted} and takes {ratio:.2}x as long"))
+        }
+        () if is_same => {
+            (Cause::Processor, format!("its processor is slower: {counted} and takes {ratio:.2}x as long"))
+        }
+        () => {
+            (Cause::Undetermined, format!("{counted} and takes {ratio:.2}x as long: its work is not all that differs"))
+        }
     })
 }
 
@@ -68,10 +74,10 @@ pub(crate) fn by_assumption(
     input: &WindowInput,
     ranks: &[RankTotal],
     (longest, shortest): (&RankTotal, &RankTotal),
-) -> Option<Cause> {
+) -> Option<Explained> {
     let assumed = input.facts.assumed?;
     if let Some(why) = kept_from_processors(assumed, &input.nodes, ranks) {
-        return Some(("undetermined", why));
+        return Some((Cause::Undetermined, why));
     }
     let relative = |rank: &RankTotal| {
         let all = relative(assumed, ranks);
@@ -89,13 +95,13 @@ pub(crate) fn by_assumption(
             );
             let is_one_machine = longest.host == shortest.host;
             if is_one_machine {
-                ("processor", format!("its processor is slower: {because}"))
+                (Cause::Processor, format!("its processor is slower: {because}"))
             } else {
-                ("node", because)
+                (Cause::Node, because)
             }
         }
         Assumption::Homogeneous => (
-            "work",
+            Cause::Work,
             format!(
                 "assumed that all nodes are alike (--assume homogeneous), it has {long:.2}x the mean work of the ranks, rank \
                  {other} {short:.2}x{beside}"
@@ -130,10 +136,10 @@ pub(crate) fn kept_from_processors(assumed: Assumption, nodes: &[NodeShare], ran
 }
 
 /// The measurement contradicts the user's word.
-pub(crate) fn contradicts(assumed: Assumption, cause: &str) -> Option<&'static str> {
+pub(crate) fn contradicts(assumed: Assumption, cause: Cause) -> Option<&'static str> {
     match (assumed, cause) {
-        (Assumption::Symmetric, "work") => Some("so the ranks have not the same work, as --assume symmetric says"),
-        (Assumption::Homogeneous, "node" | "processor") => {
+        (Assumption::Symmetric, Cause::Work) => Some("so the ranks have not the same work, as --assume symmetric says"),
+        (Assumption::Homogeneous, Cause::Node | Cause::Processor) => {
             Some("so the processors were not alike for the ranks, as --assume homogeneous says")
         }
         _ => None,

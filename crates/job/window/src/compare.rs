@@ -6,8 +6,8 @@
 //! Next: `trimtab_types::comparison` for the result.
 
 use std::collections::BTreeMap;
-use trimtab_types::comparison::{Change, Comparison, Guest, SCHEMA, Side};
-use trimtab_types::report::{Estimate, Report};
+use trimtab_types::comparison::{Change, Companion, Comparison, SCHEMA, Side};
+use trimtab_types::report::{Estimate, NeighbourKind, Presence, Report};
 
 /// Compares the window `after` with `before`.
 pub fn compare(before: &Report, after: &Report) -> Comparison {
@@ -31,7 +31,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
 
 fn side(report: &Report) -> Side {
     Side {
-        batch: report.window.batch,
+        number: report.window.number,
         started_unix_s: report.window.started_unix_s,
         valid: report.window.valid,
         event: report.window.event.clone(),
@@ -52,34 +52,34 @@ fn change(before: &Estimate, after: &Estimate) -> Change {
     }
 }
 
-type Guests = BTreeMap<(String, String), Guest>;
+type Companions = BTreeMap<(NeighbourKind, String), Companion>;
 
 /// The others on a machine when the window ended.
-fn guests(report: &Report) -> Guests {
-    let mut guests = Guests::new();
+fn guests(report: &Report) -> Companions {
+    let mut guests = Companions::new();
     for node in &report.nodes {
-        for one in node.neighbours.iter().filter(|one| one.presence != "left") {
-            let guest = || Guest {
-                kind: one.kind.clone(),
+        for one in node.neighbours.iter().filter(|one| one.presence != Presence::Left) {
+            let guest = || Companion {
+                kind: one.kind,
                 name: one.name.clone(),
                 program: one.program.clone(),
                 hosts: Vec::new(),
             };
-            let known = guests.entry((one.kind.clone(), one.name.clone())).or_insert_with(guest);
+            let known = guests.entry((one.kind, one.name.clone())).or_insert_with(guest);
             known.hosts.push(node.host.clone());
         }
     }
     guests
 }
 
-fn missing_in(some: &Guests, others: &Guests) -> Vec<Guest> {
+fn missing_in(some: &Companions, others: &Companions) -> Vec<Companion> {
     some.iter().filter(|(who, _)| !others.contains_key(*who)).map(|(_, guest)| guest.clone()).collect()
 }
 
 fn warnings(before: &Report, after: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     for report in [before, after].into_iter().filter(|report| !report.window.valid) {
-        warnings.push(format!("window {} is not valid: its numbers are not compared", report.window.batch));
+        warnings.push(format!("window {} is not valid: its numbers are not compared", report.window.number));
     }
     if before.window.marker != after.window.marker {
         let name = |report: &Report| report.window.marker.clone().unwrap_or_else(|| "time".to_owned());

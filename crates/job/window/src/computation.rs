@@ -2,7 +2,7 @@
 //!
 //! Next: `explain` and `assumed`, which look for the cause.
 
-use trimtab_types::report::{NodeShare, Place, RankTotal};
+use trimtab_types::report::{Cause, NodeShare, RankPlace, RankTotal};
 
 /// Share of its computation below which a rank was kept from its processor.
 pub(crate) const STARVED_COMPUTATION_SHARE: f64 = 0.9;
@@ -20,7 +20,7 @@ pub(crate) const PROPORTION_TOLERANCE: f64 = 0.15;
 pub(crate) const EXPLAINED_SHARE_MIN: f64 = 0.33;
 
 /// A cause and the facts it rests on.
-pub(crate) type Cause = (&'static str, String);
+pub(crate) type Explained = (Cause, String);
 
 /// The rank that computes longest and the one that computes shortest; `None`: there is nobody to compare.
 pub(crate) fn extremes(ranks: &[RankTotal]) -> Option<(&RankTotal, &RankTotal)> {
@@ -36,9 +36,9 @@ pub(crate) fn computation_s(rank: &RankTotal) -> f64 {
     rank.computation_s.unwrap_or(f64::NAN)
 }
 
-/// Time for which job control was seen to hold a rank.
-pub(crate) fn stopped_s(places: &[Place], rank: u32) -> f64 {
-    places.iter().filter(|place| place.rank == rank).map(|place| place.stopped_s).fold(0.0, f64::max)
+/// Time for which job control was seen to hold a rank; `None`: nobody could look.
+pub(crate) fn stopped_s(places: &[RankPlace], rank: u32) -> Option<f64> {
+    places.iter().filter(|place| place.rank == rank).filter_map(|place| place.stopped_s).max_by(f64::total_cmp)
 }
 
 /// Seconds of its computation in which a rank neither ran nor waited for a processor nor was held: it slept, or waited for a file
@@ -50,7 +50,7 @@ pub(crate) fn slept_s(nodes: &[NodeShare], rank: &RankTotal) -> Option<f64> {
     let missing_s = computation_s(rank) - rank.cpu_s?;
     // Its waits in communication are in that, too: then it slept less than is said here.
     let waited_s = place.waited_s? * (rank.duration_s / node.seconds).min(1.0);
-    let slept_s = missing_s - waited_s - place.stopped_s;
+    let slept_s = missing_s - waited_s - place.stopped_s?;
     (missing_s > 0.0 && slept_s >= SLEPT_PART_MIN * missing_s).then_some(slept_s)
 }
 

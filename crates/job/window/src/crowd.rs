@@ -3,22 +3,62 @@
 //! Next: `headline`, which says them; `explain`, for which own ranks are nobody else.
 
 use crate::words::name_ranks;
-use trimtab_types::report::{NodeShare, Oversubscription, RankTotal, Report};
+use serde::{Deserialize, Serialize};
+use trimtab_types::report::{CrowdLimit, CrowdedNode, NodeShare, Oversubscription, RankTotal, Report};
 
 /// Threads that had this part of the processors they wanted hardly waited for any.
 const HAD_SHARE_MIN: f64 = 0.95;
 
+/// The groups of ranks that share too few processors, and the most crowded of them. It merges with that of other machines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Crowds {
+    pub groups: u64,
+    pub worst: Option<CrowdedNode>,
+    /// In one of them ranks kept each other from their processors.
+    pub is_any: bool,
+}
+
+impl Crowds {
+    /// Of one machine.
+    pub(crate) fn of(node: &NodeShare) -> Crowds {
+        let mut all = Crowds::default();
+        for crowd in crowds(node) {
+            let worst = Some(CrowdedNode { host: node.host.clone(), group: crowd.clone() });
+            all.merge(&Crowds { groups: 1, worst, is_any: !hardly_waited(crowd) });
+        }
+        all
+    }
+
+    pub(crate) fn merge(&mut self, other: &Crowds) {
+        self.groups = self.groups.saturating_add(other.groups);
+        self.is_any |= other.is_any;
+        let is_worse = match (&self.worst, &other.worst) {
+            (Some(one), Some(other)) => comes_before(other, one),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if is_worse {
+            self.worst.clone_from(&other.worst);
+        }
+    }
+}
+
+/// The more crowded one; of equal ones that on the first machine, and with the lowest rank there.
+fn comes_before(one: &CrowdedNode, other: &CrowdedNode) -> bool {
+    let place = |of: &CrowdedNode| (of.host.clone(), of.group.ranks.first().copied());
+    let by_need = need(&other.group).total_cmp(&need(&one.group));
+    by_need.then_with(|| place(one).cmp(&place(other))).is_lt()
+}
+
 /// All of the report, in one sentence or two; `None`: no ranks are known to share too few processors.
 pub(crate) fn sentence(report: &Report) -> Option<String> {
-    let all: Vec<(&NodeShare, &Oversubscription)> =
-        report.nodes.iter().flat_map(|node| crowds(node).map(move |crowd| (node, crowd))).collect();
-    let by_need =
-        |a: &&(&NodeShare, &Oversubscription), b: &&(&NodeShare, &Oversubscription)| need(a.1).total_cmp(&need(b.1));
-    let (node, worst) = all.iter().rev().max_by(by_need)?;
-    let place = match (report.nodes.len(), all.len()) {
+    let all = of_report(report);
+    let CrowdedNode { host, group: worst } = all.worst.as_ref()?;
+    let machines = report.reduced.as_ref().map_or(report.nodes.len(), |reduced| reduced.nodes.len());
+    let place = match (machines, all.groups) {
         (1, 1) => String::new(),
-        (_, 1) => format!(" on {}", node.host),
-        (_, groups) => format!(" on {}, the most crowded of {groups} groups of ranks", node.host),
+        (_, 1) => format!(" on {host}"),
+        (_, groups) => format!(" on {host}, the most crowded of {groups} groups of ranks"),
     };
     let who = if has_too_many_ranks(worst) { "Ranks" } else { "Threads" };
     let meaning = match hardly_waited(worst) {
@@ -34,7 +74,7 @@ pub(crate) fn sentence(report: &Report) -> Option<String> {
 /// "ranks 0-3 share 2 processors and want 3.9 of them at a time"; where there is a processor for each rank, their threads are
 /// too many: "the threads of rank 1 want 1.5 processors at a time and may use 1".
 pub(crate) fn short(crowd: &Oversubscription) -> String {
-    let quota = if crowd.limited_by == "quota" { " that their control group allows" } else { "" };
+    let quota = if crowd.limited_by == CrowdLimit::Quota { " that their control group allows" } else { "" };
     let wanted =
         crowd.processors_wanted.map_or_else(String::new, |wanted| format!(" and want {wanted:.1} of them at a time"));
     let (ranks, share) = (name_ranks(&crowd.ranks), processors(crowd.processors));
@@ -59,7 +99,17 @@ pub(crate) fn of_rank<'a>(nodes: &'a [NodeShare], rank: &RankTotal) -> Option<&'
 
 /// True if ranks of the job kept each other from their processors.
 pub(crate) fn is_any(report: &Report) -> bool {
-    report.nodes.iter().flat_map(crowds).any(|crowd| !hardly_waited(crowd))
+    of_report(report).is_any
+}
+
+fn of_report(report: &Report) -> Crowds {
+    if let Some(reduced) = &report.reduced {
+        let (worst, is_any) = (reduced.most_crowded.clone(), reduced.crowds_waited);
+        return Crowds { groups: u64::from(reduced.crowds), worst, is_any };
+    }
+    let mut all = Crowds::default();
+    report.nodes.iter().for_each(|node| all.merge(&Crowds::of(node)));
+    all
 }
 
 fn crowds(node: &NodeShare) -> impl Iterator<Item = &Oversubscription> {

@@ -15,7 +15,7 @@ use crate::remarks::is_glimpse;
 use crate::waits::Waits;
 use crate::words::name_ranks;
 use std::collections::BTreeMap;
-use trimtab_types::report::{Efficiencies, RankTotal, Window};
+use trimtab_types::report::{Efficiencies, Factor, RankTotal, Window};
 
 /// From this on a factor costs so little that nobody need work on it.
 const GOOD: f64 = 0.95;
@@ -29,14 +29,40 @@ const KEPT_SHARE_MAX: f64 = 0.05;
 pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Efficiencies, String> {
     let useful_s = useful_s(input, ranks, window)?;
     let runtime_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
-    let largest_s = useful_s.iter().copied().fold(0.0, f64::max);
+    let useful = Useful {
+        runtime_s,
+        largest_s: useful_s.iter().copied().fold(0.0, f64::max),
+        mean_s: useful_s.iter().sum::<f64>() / useful_s.len() as f64,
+        node_s: node_mean_s(ranks, &useful_s),
+    };
+    factors(&useful, || transfer(input, ranks, &useful_s, runtime_s), differ(ranks))
+}
+
+/// The ranks' time outside communication, seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Useful {
+    /// The longest window of a rank.
+    pub runtime_s: f64,
+    /// The largest of a rank.
+    pub largest_s: f64,
+    /// Mean over ranks.
+    pub mean_s: f64,
+    /// Largest mean of a machine; `None`: there is one machine.
+    pub node_s: Option<f64>,
+}
+
+/// The factors of these times; the ranks may not differ by more than their iterations vary.
+pub(crate) fn factors(
+    useful: &Useful,
+    transfer: impl FnOnce() -> Result<f64, String>,
+    ranks_differ: bool,
+) -> Result<Efficiencies, String> {
+    let Useful { runtime_s, largest_s, mean_s, node_s } = *useful;
     if runtime_s <= 0.0 || largest_s <= 0.0 {
         return Err("no rank computed in it".to_owned());
     }
-    let mean_s = useful_s.iter().sum::<f64>() / useful_s.len() as f64;
-    let node_s = node_mean_s(ranks, &useful_s);
     let communication = largest_s / runtime_s;
-    let transfer = transfer(input, ranks, &useful_s, runtime_s);
+    let transfer = transfer();
     let found = Efficiencies {
         parallel: mean_s / runtime_s,
         load_balance: mean_s / largest_s,
@@ -49,21 +75,30 @@ pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Wi
         transfer_missing: transfer.err(),
         work_on_first: None,
     };
-    Ok(Efficiencies { work_on_first: costliest(&found, differ(ranks)).map(str::to_owned), ..found })
+    Ok(Efficiencies { work_on_first: costliest(&found, ranks_differ), ..found })
 }
 
 /// The ranks' time outside communication.
 fn useful_s(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Vec<f64>, String> {
-    let missing: Vec<u32> =
-        (0..input.job.ranks).filter(|rank| !ranks.iter().any(|found| found.rank == *rank)).collect();
-    if !missing.is_empty() {
-        return Err(format!("the factors are those of all ranks, and {} recorded nothing", name_ranks(&missing)));
-    }
-    if is_glimpse(window) {
-        return Err("the window is too short".to_owned());
-    }
+    let present: Vec<u32> = ranks.iter().map(|rank| rank.rank).collect();
+    why_not(&present, input.job.ranks, window).map_or(Ok(()), Err)?;
     let useful_s: Option<Vec<f64>> = ranks.iter().map(|rank| rank.computation_s).collect();
-    useful_s.ok_or_else(|| "communication, or a part of it, was not measured".to_owned())
+    useful_s.ok_or_else(|| NOT_MEASURED.to_owned())
+}
+
+/// Why the ranks' useful time is not known.
+pub(crate) const NOT_MEASURED: &str = "communication, or a part of it, was not measured";
+
+/// Why a window of these ranks, ascending, of a job of so many has no factors.
+pub(crate) fn why_not(present: &[u32], ranks_of_job: u32, window: &Window) -> Option<String> {
+    let missing: Vec<u32> = (0..ranks_of_job).filter(|rank| present.binary_search(rank).is_err()).collect();
+    match () {
+        () if !missing.is_empty() => {
+            Some(format!("the factors are those of all ranks, and {} recorded nothing", name_ranks(&missing)))
+        }
+        () if is_glimpse(window) => Some("the window is too short".to_owned()),
+        () => None,
+    }
 }
 
 /// Largest mean over a node's ranks; `None`: there is one node.
@@ -125,26 +160,26 @@ impl WaitShare {
 }
 
 /// True if the ranks' computation differs by more than their iterations vary.
-fn differ(ranks: &[RankTotal]) -> bool {
+pub(crate) fn differ(ranks: &[RankTotal]) -> bool {
     extremes(ranks).is_some_and(|(longest, shortest)| is_significant(longest, shortest))
 }
 
 /// The smallest of the factors that are known, as finely as they are; that of balance only if the ranks differ.
-fn costliest(found: &Efficiencies, ranks_differ: bool) -> Option<&'static str> {
-    let split = |whole: (f64, &'static str), parts: [(Option<f64>, &'static str); 2]| match parts {
+fn costliest(found: &Efficiencies, ranks_differ: bool) -> Option<Factor> {
+    let split = |whole: (f64, Factor), parts: [(Option<f64>, Factor); 2]| match parts {
         [(Some(one), name), (Some(other), other_name)] => vec![(one, name), (other, other_name)],
         _ => vec![whole],
     };
     let balance = split(
-        (found.load_balance, "load balance"),
+        (found.load_balance, Factor::LoadBalance),
         [
-            (found.load_balance_within_nodes, "load balance within nodes"),
-            (found.load_balance_between_nodes, "load balance between nodes"),
+            (found.load_balance_within_nodes, Factor::WithinNodes),
+            (found.load_balance_between_nodes, Factor::BetweenNodes),
         ],
     );
     let communication = split(
-        (found.communication, "communication"),
-        [(found.serialisation, "serialisation"), (found.transfer, "transfer")],
+        (found.communication, Factor::Communication),
+        [(found.serialisation, Factor::Serialisation), (found.transfer, Factor::Transfer)],
     );
     let all = balance.into_iter().filter(|_| ranks_differ).chain(communication);
     all.min_by(|one, other| one.0.total_cmp(&other.0)).filter(|(factor, _)| *factor < GOOD).map(|(_, name)| name)

@@ -8,14 +8,19 @@
 
 use crate::assumed::{by_assumption, by_instructions, contradicts, kept_from_processors, relative};
 use crate::computation::{
-    Cause, EXPLAINED_SHARE_MIN, MUCH_SLEEP, PROPORTION_TOLERANCE, STARVED_COMPUTATION_SHARE, asleep, computation_s,
+    EXPLAINED_SHARE_MIN, Explained, MUCH_SLEEP, PROPORTION_TOLERANCE, STARVED_COMPUTATION_SHARE, asleep, computation_s,
     extremes, is_displaced, slept_s, stopped_s,
 };
 use crate::crowd;
 use crate::input::{FunctionSample, RankSample, WindowInput};
+use crate::reduce::{fixed, unfixed};
 use crate::statistics;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trimtab_types::report::{Assumption, Difference, Limit, Neighbour, NodeShare, Place, RankTotal};
+use trimtab_types::report::{
+    Assumption, Cause, Closeness, Difference, FunctionGroup, Limit, Neighbour, NeighbourKind, NodeShare, RankPlace,
+    RankTotal,
+};
 
 /// Computation times within this of each other are balanced, whatever the noise.
 pub(crate) const BALANCED_RATIO_MAX: f64 = 1.1;
@@ -38,7 +43,7 @@ const KEPT_SHARE_MIN: f64 = 0.05;
 const RATE_TOLERANCE: f64 = 0.1;
 
 /// Ranks of a node from which its speed is told from that of one rank.
-const RANKS_OF_NODE_MIN: usize = 2;
+const RANKS_OF_NODE_MIN: u64 = 2;
 
 /// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
 pub(crate) fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool {
@@ -52,7 +57,7 @@ pub(crate) fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool 
 }
 
 /// Why the ranks compute differently long; `None`: they do not, or not more than their iterations vary.
-pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Difference> {
+pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal], whole: &Whole) -> Option<Difference> {
     let (longest, shortest) = extremes(ranks).filter(|_| input.has_comm())?;
     if computation_s(shortest) <= 0.0 {
         return None;
@@ -64,12 +69,12 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
     let (cause, because) = by_processor(input, longest, shortest)
         .or_else(|| by_counts(input, longest, shortest, ratio))
         .or_else(|| by_instructions(&input.nodes, longest, shortest, ratio))
-        .or_else(|| by_clock_rate(input, longest, shortest, ratio))
-        .or_else(|| by_nodes(input, ranks))
+        .or_else(|| by_clock_rate(input, (longest, shortest), ratio, whole))
+        .or_else(|| by_nodes(whole))
         .map(|(cause, because)| (cause, unless_contradicted(input, cause, because)))
         .or_else(|| by_sleep(&input.nodes, longest))
         .or_else(|| by_assumption(input, ranks, (longest, shortest)))
-        .unwrap_or_else(|| ("undetermined", undetermined(input, longest, shortest)));
+        .unwrap_or_else(|| (Cause::Undetermined, undetermined(input, longest, shortest)));
     let is_believed = |assumed: &Assumption| {
         contradicts(*assumed, cause).is_none() && kept_from_processors(*assumed, &input.nodes, ranks).is_none()
     };
@@ -79,15 +84,15 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
         longest,
         shortest,
         ratio,
-        cause: cause.to_owned(),
+        cause,
         because,
-        assumed: input.facts.assumed.map(|assumed| assumed.word().to_owned()),
+        assumed: input.facts.assumed,
         relative: believed.map_or_else(Vec::new, |assumed| relative(assumed, ranks)),
     })
 }
 
 /// States the measurement, and says if it contradicts the user's word.
-fn unless_contradicted(input: &WindowInput, cause: &str, because: String) -> String {
+fn unless_contradicted(input: &WindowInput, cause: Cause, because: String) -> String {
     match input.facts.assumed.and_then(|assumed| contradicts(assumed, cause)) {
         Some(contradiction) => format!("{because}; {contradiction}"),
         None => because,
@@ -95,19 +100,21 @@ fn unless_contradicted(input: &WindowInput, cause: &str, because: String) -> Str
 }
 
 /// The rank was kept from its processor while the other was not; by whom, if that is known.
-fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
+fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Explained> {
     let is_starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < STARVED_SHARE * rank.duration_s);
     let cpu_s = longest.cpu_s.filter(|cpu| *cpu < computation_s(longest) * STARVED_COMPUTATION_SHARE)?;
     let is_cause = is_starved(longest) && !is_starved(shortest) && slept_s(&input.nodes, longest).is_none();
     let by_whom = kept_by(input, longest, shortest).map_or_else(String::new, |by_whom| format!("; {by_whom}"));
-    is_cause
-        .then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s{by_whom}", longest.duration_s)))
+    is_cause.then(|| {
+        (Cause::Processor, format!("it had a processor for {cpu_s:.2} s of {:.2} s{by_whom}", longest.duration_s))
+    })
 }
 
 /// The others that kept a rank from its processor and not, or less, the other one.
 fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<String> {
     let node = node_of(input, longest)?;
-    let stopped_s = |rank: &RankTotal| node_of(input, rank).map_or(0.0, |node| stopped_s(&node.places, rank.rank));
+    let stopped_s =
+        |rank: &RankTotal| node_of(input, rank).and_then(|node| stopped_s(&node.places, rank.rank)).unwrap_or(0.0);
     if stopped_s(longest) > KEPT_SHARE_MIN * node.seconds && stopped_s(shortest) < stopped_s(longest) {
         return Some(format!("job control (SIGSTOP) held it for {:.1} s", stopped_s(longest)));
     }
@@ -129,10 +136,12 @@ fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Op
         return Some(format!("the host of {} gave {:.0}% of its time to others", node.host, stolen(longest) * 100.0));
     }
     let is_on_core = |one: &&Neighbour| {
-        one.shares == "core" && one.with_ranks.contains(&longest.rank) && one.busy_processors >= KEPT_SHARE_MIN
+        one.shares == Closeness::Core
+            && one.with_ranks.contains(&longest.rank)
+            && one.busy_processors >= Some(KEPT_SHARE_MIN)
     };
     let other = node.neighbours.iter().find(is_on_core).map(|other| {
-        let (owner, busy) = (owner(other), other.busy_processors * 100.0);
+        let (owner, busy) = (owner(other), other.busy_processors.unwrap_or(0.0) * 100.0);
         format!("{owner} ({}) ran on the same processors, {busy:.0}% of the time", other.program)
     });
     // The job's own ranks are nobody else.
@@ -142,10 +151,10 @@ fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Op
 }
 
 fn owner(neighbour: &Neighbour) -> String {
-    match neighbour.kind.as_str() {
-        "slurm" => format!("Slurm job {}", neighbour.name),
-        "mpi" => format!("the MPI job of process {}", neighbour.name),
-        _ => format!("user {}", neighbour.name),
+    match neighbour.kind {
+        NeighbourKind::Slurm => format!("Slurm job {}", neighbour.name),
+        NeighbourKind::Mpi => format!("the MPI job of process {}", neighbour.name),
+        NeighbourKind::User => format!("user {}", neighbour.name),
     }
 }
 
@@ -154,29 +163,34 @@ fn node_of<'a>(input: &'a WindowInput, rank: &RankTotal) -> Option<&'a NodeShare
 }
 
 /// The same work on processors whose clocks ran at different rates.
-fn by_clock_rate(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+fn by_clock_rate(
+    input: &WindowInput,
+    (longest, shortest): (&RankTotal, &RankTotal),
+    ratio: f64,
+    whole: &Whole,
+) -> Option<Explained> {
     let rate = |rank: &RankTotal| {
         let places = node_of(input, rank)?.places.iter();
-        places.filter(|place: &&Place| place.rank == rank.rank).find_map(|place| place.clock_mhz)
+        places.filter(|place: &&RankPlace| place.rank == rank.rank).find_map(|place| place.clock_mhz)
     };
     let (slow, fast) = (rate(longest)?, rate(shortest)?);
     let is_known = [longest, shortest]
         .iter()
         .all(|rank| rank.cpu_s.is_some_and(|cpu| cpu >= STARVED_COMPUTATION_SHARE * computation_s(rank)));
     let explains = slow > 0.0 && (fast / slow / ratio - 1.0).abs() <= RATE_TOLERANCE;
-    (is_known && explains && is_symmetric(input)).then(|| {
+    (is_known && explains && whole.is_symmetric).then(|| {
         let ghz = |mhz: f64| mhz / 1e3;
         let (slow, fast) = (ghz(slow), ghz(fast));
         let because = format!(
             "all ranks make the same calls, and its processor ran at {slow:.2} GHz, that of rank {} at {fast:.2} GHz",
             shortest.rank
         );
-        ("processor", because)
+        (Cause::Processor, because)
     })
 }
 
 /// A function of the program is called more often in the same proportion, in which the rank spends its time.
-fn by_counts(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+fn by_counts(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Explained> {
     let sample = |rank: u32| input.ranks.iter().find(|sample| sample.rank == rank);
     let (long, short) = (sample(longest.rank)?, sample(shortest.rank)?);
     let calls = |sample: &RankSample, number: usize| {
@@ -188,43 +202,93 @@ fn by_counts(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, rat
         let is_more = more - less >= EXPLAINED_SHARE_MIN * (ratio - 1.0) * less;
         less > 0.0 && is_more && (more / less / ratio - 1.0).abs() <= PROPORTION_TOLERANCE
     };
-    let is_own = |one: &&FunctionSample| input.functions.get(one.function).is_some_and(|info| info.group != "comm");
+    let is_own =
+        |one: &&FunctionSample| input.functions.get(one.function).is_some_and(|info| info.group != FunctionGroup::Comm);
     let telling = long.functions.iter().filter(is_own).filter(is_in_proportion).max_by_key(|one| one.ticks)?;
     let (more, less) = (calls(long, telling.function), calls(short, telling.function));
     let name = &input.functions[telling.function].name;
-    Some(("work", format!("it calls {name} {more} times, rank {} {less} times", shortest.rank)))
+    Some((Cause::Work, format!("it calls {name} {more} times, rank {} {less} times", shortest.rank)))
+}
+
+/// Facts of all ranks that tell why some compute longer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole {
+    /// Every rank makes the same calls and moves the same bytes.
+    pub is_symmetric: bool,
+    /// The ranks' computation by machine.
+    pub hosts: BTreeMap<String, HostTimes>,
+}
+
+impl Whole {
+    pub(crate) fn of(samples: &[RankSample], ranks: &[RankTotal]) -> Whole {
+        let mut hosts: BTreeMap<String, HostTimes> = BTreeMap::new();
+        for rank in ranks {
+            let one = HostTimes::of(&rank.host, computation_s(rank), rank.cpu_s);
+            hosts.entry(rank.host.clone()).and_modify(|known| known.merge(&one)).or_insert(one);
+        }
+        Whole { is_symmetric: is_symmetric(samples), hosts }
+    }
+}
+
+/// The computation of a machine's ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HostTimes {
+    pub host: String,
+    pub ranks: u64,
+    /// Of all, [`fixed`].
+    sum: i128,
+    /// Of the one that computes shortest and of the one that computes longest, seconds.
+    pub least_s: f64,
+    pub most_s: f64,
+    /// Each computed, and had a processor while it did.
+    is_known: bool,
+}
+
+impl HostTimes {
+    /// A rank's, with its processor time as far as a report tells it.
+    pub(crate) fn of(host: &str, computation_s: f64, cpu_s: Option<f64>) -> HostTimes {
+        let least_s = STARVED_COMPUTATION_SHARE * computation_s;
+        let is_known = computation_s > 0.0 && cpu_s.is_some_and(|cpu| cpu >= least_s);
+        let (least_s, most_s) = (computation_s, computation_s);
+        HostTimes { host: host.to_owned(), ranks: 1, sum: fixed(computation_s), least_s, most_s, is_known }
+    }
+
+    pub(crate) fn merge(&mut self, other: &HostTimes) {
+        self.ranks = self.ranks.saturating_add(other.ranks);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.least_s = self.least_s.min(other.least_s);
+        self.most_s = self.most_s.max(other.most_s);
+        self.is_known &= other.is_known;
+    }
+
+    /// Mean of its ranks, seconds.
+    pub(crate) fn mean(&self) -> f64 {
+        unfixed(self.sum) / self.ranks as f64
+    }
+
+    fn is_even(&self) -> bool {
+        self.ranks >= RANKS_OF_NODE_MIN && self.is_known && self.most_s <= self.least_s * BALANCED_RATIO_MAX
+    }
 }
 
 /// All ranks do the same calls with the same bytes, ranks of one node take alike, and nodes do not.
-fn by_nodes(input: &WindowInput, ranks: &[RankTotal]) -> Option<Cause> {
-    let mut nodes: BTreeMap<&str, Vec<&RankTotal>> = BTreeMap::new();
-    ranks.iter().for_each(|rank| nodes.entry(&rank.host).or_default().push(rank));
-    let is_known = |rank: &&RankTotal| {
-        let least_s = STARVED_COMPUTATION_SHARE * computation_s(rank);
-        computation_s(rank) > 0.0 && rank.cpu_s.is_some_and(|cpu| cpu >= least_s)
-    };
-    let is_even = |ranks: &Vec<&RankTotal>| {
-        let times = || ranks.iter().map(|rank| computation_s(rank));
-        let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
-        ranks.len() >= RANKS_OF_NODE_MIN && ranks.iter().all(is_known) && most <= least * BALANCED_RATIO_MAX
-    };
-    if nodes.len() < 2 || !nodes.values().all(is_even) || !is_symmetric(input) {
+fn by_nodes(whole: &Whole) -> Option<Explained> {
+    let hosts = &whole.hosts;
+    if hosts.len() < 2 || !hosts.values().all(HostTimes::is_even) || !whole.is_symmetric {
         return None;
     }
-    let mean = |ranks: &Vec<&RankTotal>| ranks.iter().map(|rank| computation_s(rank)).sum::<f64>() / ranks.len() as f64;
-    let by_mean = |a: &(&&str, f64), b: &(&&str, f64)| a.1.total_cmp(&b.1);
-    let means = || nodes.iter().map(|(host, ranks)| (host, mean(ranks)));
-    let (slowest, fastest) = (means().max_by(by_mean)?, means().min_by(by_mean)?);
-    let ratio = slowest.1 / fastest.1;
+    let by_mean = |a: &&HostTimes, b: &&HostTimes| a.mean().total_cmp(&b.mean());
+    let (slowest, fastest) = (hosts.values().max_by(by_mean)?, hosts.values().min_by(by_mean)?);
+    let ratio = slowest.mean() / fastest.mean();
     let because = format!(
         "all ranks make the same calls with the same bytes, and those of {} compute {ratio:.2}x as long as those of {}",
-        slowest.0, fastest.0
+        slowest.host, fastest.host
     );
-    (ratio > BALANCED_RATIO_MAX).then_some(("node", because))
+    (ratio > BALANCED_RATIO_MAX).then_some((Cause::Node, because))
 }
 
 /// Every rank makes the same calls and moves the same bytes.
-fn is_symmetric(input: &WindowInput) -> bool {
+fn is_symmetric(ranks: &[RankSample]) -> bool {
     let counts = |rank: &RankSample| {
         let mut counts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         rank.functions.iter().for_each(|one| {
@@ -233,19 +297,24 @@ fn is_symmetric(input: &WindowInput) -> bool {
         });
         counts
     };
-    let all: Vec<_> = input.ranks.iter().map(counts).collect();
+    let all: Vec<_> = ranks.iter().map(counts).collect();
     let Some(first) = all.first().filter(|first| !first.is_empty()) else { return false };
-    let same = |a: u64, b: u64| a.abs_diff(b) as f64 <= SAME_SHARE * a.max(b) as f64;
+    let same = is_same_count;
     all.iter().all(|other| {
         other.len() == first.len()
             && first.iter().zip(other).all(|((one, a), (two, b))| one == two && same(a.0, b.0) && same(a.1, b.1))
     })
 }
 
+/// Two counts are the same as far as counts of ranks are.
+pub(crate) fn is_same_count(a: u64, b: u64) -> bool {
+    a.abs_diff(b) as f64 <= SAME_SHARE * a.max(b) as f64
+}
+
 /// It did not want to run for a good part of the time: nothing says whether that is work.
-fn by_sleep(nodes: &[NodeShare], longest: &RankTotal) -> Option<Cause> {
+fn by_sleep(nodes: &[NodeShare], longest: &RankTotal) -> Option<Explained> {
     let slept_s = slept_s(nodes, longest).filter(|slept_s| *slept_s >= MUCH_SLEEP * computation_s(longest))?;
-    Some(("undetermined", asleep(slept_s, longest)))
+    Some((Cause::Undetermined, asleep(slept_s, longest)))
 }
 
 /// The facts that are known, and the measurement that would decide.
@@ -311,7 +380,7 @@ mod tests {
             group_s: Vec::new(),
             counters: Vec::new(),
             counter_cost: None,
-            unattributed_bytes: 0,
+            unattributed_bytes: Some(0),
             pause_insert_us: 0.0,
             pause_remove_us: None,
             probe_hits: 0,
@@ -319,12 +388,8 @@ mod tests {
     }
 
     fn input(ranks: &[Rank]) -> WindowInput {
-        let info = |name: &str, group: &str| FunctionInfo {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            timed: true,
-            ..FunctionInfo::default()
-        };
+        let info =
+            |name: &str, group| FunctionInfo { name: name.to_owned(), group, timed: true, ..FunctionInfo::default() };
         let sample = |(number, (.., calls)): (usize, &Rank)| RankSample {
             rank: number as u32,
             functions: vec![
@@ -342,11 +407,11 @@ mod tests {
                 mpi: String::new(),
                 hosts: Vec::new(),
                 builds: Vec::new(),
-                started_unix_s: 0.0,
+                started_unix_s: None,
             },
             facts: WindowFacts::default(),
             ticks_per_second: 1e9,
-            functions: vec![info("MPI_Allreduce", "comm"), info("cell", "user")],
+            functions: vec![info("MPI_Allreduce", FunctionGroup::Comm), info("cell", FunctionGroup::User)],
             ranks: ranks.iter().enumerate().map(sample).collect(),
             warnings: Vec::new(),
             command_to_first_record_s: None,
@@ -357,8 +422,12 @@ mod tests {
         }
     }
 
-    fn node(host: &str, places: Vec<Place>) -> NodeShare {
+    fn node(host: &str, places: Vec<RankPlace>) -> NodeShare {
         NodeShare { host: host.to_owned(), seconds: 10.0, places, ..NodeShare::default() }
+    }
+
+    fn told(input: &WindowInput, totals: &[RankTotal]) -> Option<Difference> {
+        difference(input, totals, &Whole::of(&input.ranks, totals))
     }
 
     #[test]
@@ -371,12 +440,12 @@ mod tests {
             throttled_s: Some(throttled_s),
             ..Limit::default()
         };
-        let neighbour = |shares: &str, rank: u32| Neighbour {
-            kind: "slurm".into(),
+        let neighbour = |shares: Closeness, rank: u32| Neighbour {
+            kind: NeighbourKind::Slurm,
             name: "12.0".into(),
             program: "app".into(),
-            busy_processors: 0.55,
-            shares: shares.into(),
+            busy_processors: Some(0.55),
+            shares,
             with_ranks: vec![rank],
             ..Neighbour::default()
         };
@@ -390,24 +459,24 @@ mod tests {
             ("stolen", NodeShare { steal: Some(0.4), ..node("b", vec![]) }, "the host of b gave 40%"),
             (
                 "a neighbour",
-                NodeShare { neighbours: vec![neighbour("core", 1)], ..node("b", vec![]) },
+                NodeShare { neighbours: vec![neighbour(Closeness::Core, 1)], ..node("b", vec![]) },
                 "Slurm job 12.0 (app) ran",
             ),
             (
                 "a neighbour elsewhere",
-                NodeShare { neighbours: vec![neighbour("cache", 1)], ..node("b", vec![]) },
+                NodeShare { neighbours: vec![neighbour(Closeness::Cache, 1)], ..node("b", vec![]) },
                 "of 10.00 s",
             ),
             (
                 "one of another rank",
-                NodeShare { neighbours: vec![neighbour("core", 0)], ..node("b", vec![]) },
+                NodeShare { neighbours: vec![neighbour(Closeness::Core, 0)], ..node("b", vec![]) },
                 "of 10.00 s",
             ),
         ];
         for (name, share, because) in rows {
             let input = WindowInput { nodes: vec![node("a", vec![]), share], ..input(&ranks) };
-            let found = difference(&input, &totals(&ranks)).expect(name);
-            assert_eq!(found.cause, "processor", "{name}");
+            let found = told(&input, &totals(&ranks)).expect(name);
+            assert_eq!(found.cause.word(), "processor", "{name}");
             let fits = found.because.contains(because) && (because != "of 10.00 s" || found.because.ends_with(because));
             assert!(fits, "{name}: {}", found.because);
         }
@@ -415,7 +484,7 @@ mod tests {
 
     #[test]
     fn clock_rates_decide_where_they_fit() {
-        let place = |rank: u32, mhz: f64| Place { rank, clock_mhz: Some(mhz), ..Place::default() };
+        let place = |rank: u32, mhz: f64| RankPlace { rank, clock_mhz: Some(mhz), ..RankPlace::default() };
         for (name, slow_mhz, calls, cause) in [
             ("half the rate", 1500.0, 50, "processor"),
             ("a little less", 2700.0, 50, "undetermined"),
@@ -423,8 +492,8 @@ mod tests {
         ] {
             let ranks = [(4.0, 10.0, "a", 50), (8.0, 10.0, "a", calls)];
             let nodes = vec![node("a", vec![place(0, 3000.0), place(1, slow_mhz)])];
-            let found = difference(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect(name);
-            assert_eq!(found.cause, cause, "{name}: {}", found.because);
+            let found = told(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect(name);
+            assert_eq!(found.cause.word(), cause, "{name}: {}", found.because);
         }
     }
 
@@ -444,7 +513,7 @@ mod tests {
         // They send other amounts, so that nothing but the time tells.
         input.ranks[0].functions[0].bytes = 1;
         input.facts.assumed = assumed;
-        difference(&input, &totals).expect("a difference")
+        told(&input, &totals).expect("a difference")
     }
 
     /// ScoPro, 8.4: table 5, where nodes 3 and 4 have twice the work, and table 3, where some nodes run at 2.4 instead of 2.0 GHz.
@@ -452,10 +521,10 @@ mod tests {
     fn the_word_of_the_user_decides_between_a_slower_node_and_more_work() {
         let table_5 = [5.681 - 2.970, 5.681 - 2.981, 5.681 - 0.423, 5.682 - 0.436];
         let unknown = assumed(&table_5, &[], None);
-        assert_eq!((unknown.cause.as_str(), unknown.assumed, unknown.relative), ("undetermined", None, vec![]));
+        assert_eq!((unknown.cause.word(), unknown.assumed, unknown.relative), ("undetermined", None, vec![]));
         assert!(unknown.because.contains("--assume"), "{}", unknown.because);
         let work = assumed(&table_5, &[], Some(Assumption::Homogeneous));
-        assert_eq!((work.cause.as_str(), work.assumed.as_deref()), ("work", Some("homogeneous")));
+        assert_eq!((work.cause.word(), work.assumed.map(Assumption::word)), ("work", Some("homogeneous")));
         assert!(work.because.contains("assumed that all nodes are alike"), "{}", work.because);
         let shares: Vec<f64> = work.relative.iter().map(|one| one.relative).collect();
         let pairs = (shares[2] + shares[3]) / (shares[0] + shares[1]);
@@ -463,7 +532,7 @@ mod tests {
 
         let table_3 = [5.77 - 2.22, 5.77 - 2.22, 5.77 - 1.47, 5.77 - 1.47];
         let node = assumed(&table_3, &[], Some(Assumption::Symmetric));
-        assert_eq!(node.cause, "node", "{}", node.because);
+        assert_eq!(node.cause.word(), "node", "{}", node.because);
         let (fast, slow) = (node.relative[0].relative, node.relative[3].relative);
         assert!((fast / slow - 1.21).abs() < 5e-3, "{fast} {slow}");
     }
@@ -476,17 +545,17 @@ mod tests {
             let mut input = input(&ranks);
             input.ranks[0].functions[0].bytes = 1;
             input.facts.assumed = Some(word);
-            difference(&input, &totals(&ranks)).expect("a difference")
+            told(&input, &totals(&ranks)).expect("a difference")
         };
         let work = of(Assumption::Homogeneous);
-        assert_eq!((work.cause.as_str(), work.relative.len()), ("undetermined", 0), "{}", work.because);
+        assert_eq!((work.cause.word(), work.relative.len()), ("undetermined", 0), "{}", work.because);
         assert!(
             work.because.starts_with("rank 0 had a processor for at most 3.00 s of the 4.00 s"),
             "{}",
             work.because
         );
         let speed = of(Assumption::Symmetric);
-        assert_eq!((speed.cause.as_str(), speed.relative.len()), ("processor", 2), "{}", speed.because);
+        assert_eq!((speed.cause.word(), speed.relative.len()), ("processor", 2), "{}", speed.because);
     }
 
     #[test]
@@ -505,7 +574,7 @@ mod tests {
         ];
         for (name, instructions, word, cause, because) in rows {
             let found = assumed(&times, &instructions, word);
-            assert_eq!(found.cause, cause, "{name}: {}", found.because);
+            assert_eq!(found.cause.word(), cause, "{name}: {}", found.because);
             assert!(found.because.contains(because), "{name}: {}", found.because);
             let is_believed = word == Some(Assumption::Homogeneous) && cause == "work";
             assert_eq!(found.relative.is_empty(), !is_believed, "{name}");
@@ -517,9 +586,9 @@ mod tests {
     fn a_rank_that_sleeps_is_not_kept_from_its_processor() {
         let ranks = [(4.0, 10.0, "a", 50), (8.0, 4.0, "a", 50)];
         let of = |waited_s: Option<f64>, stopped_s: f64| {
-            let place = |rank| Place { rank, waited_s, stopped_s, ..Place::default() };
+            let place = |rank| RankPlace { rank, waited_s, stopped_s: Some(stopped_s), ..RankPlace::default() };
             let nodes = vec![node("a", vec![place(0), place(1)])];
-            difference(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect("they differ")
+            told(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect("they differ")
         };
         // It ran for 4 of 8 s.
         let rows = [
@@ -530,7 +599,7 @@ mod tests {
         ];
         for (name, waited_s, stopped_s, cause, because) in rows {
             let found = of(waited_s, stopped_s);
-            assert!(found.cause == cause && found.because.contains(because), "{name}: {found:?}");
+            assert!(found.cause.word() == cause && found.because.contains(because), "{name}: {found:?}");
         }
     }
 
@@ -579,8 +648,8 @@ mod tests {
             ("one rank each", vec![(4.0, 10.0, "a", 50), (8.0, 10.0, "b", 50)], Some("undetermined"), "--function"),
         ];
         for (name, ranks, cause, because) in rows {
-            let found = difference(&input(&ranks), &totals(&ranks));
-            assert_eq!(found.as_ref().map(|found| found.cause.as_str()), cause, "{name}: {found:?}");
+            let found = told(&input(&ranks), &totals(&ranks));
+            assert_eq!(found.as_ref().map(|found| found.cause.word()), cause, "{name}: {found:?}");
             let said = found.map_or_else(String::new, |found| found.because);
             assert!(said.contains(because), "{name}: {said}");
         }

@@ -10,7 +10,7 @@ use crate::crowd;
 use crate::explain::{BALANCED_RATIO_MAX, is_significant};
 use crate::remarks::{COST_FRACTION_WARN, is_brief, is_glimpse, is_short};
 use crate::words::{duration, name_ranks};
-use trimtab_types::report::{Estimate, RankTotal, Report, Window};
+use trimtab_types::report::{Cause, Estimate, RankTotal, Report, Window};
 
 /// Share of time in communication from which every rank is said to be bound by it.
 const COMMUNICATION_BOUND: f64 = 0.5;
@@ -22,7 +22,8 @@ pub fn headline(report: &Report) -> String {
         sentences.push("The window is invalid: the numbers are partial, see the warnings.".to_owned());
     }
     if let Some(context) = &report.window.context {
-        let (measured, all) = (report.ranks.len(), report.job.ranks);
+        let measured = report.reduced.as_ref().map_or(report.ranks.len(), |reduced| reduced.ranks as usize);
+        let all = report.job.ranks;
         sentences.push(format!("Of {all} ranks {measured} were measured, as asked ({context})."));
     }
     sentences.extend(stopped(report));
@@ -37,8 +38,13 @@ pub fn headline(report: &Report) -> String {
 /// Ranks that job control held, since that is in the times of all.
 pub(crate) fn stopped(report: &Report) -> Option<String> {
     let held_s = |rank: &RankTotal| held_s(report, rank);
-    let held: Vec<u32> = report.ranks.iter().filter(|rank| held_s(rank) > 0.0).map(|rank| rank.rank).collect();
-    let longest_s = report.ranks.iter().map(held_s).fold(0.0, f64::max);
+    let (held, longest_s) = match &report.reduced {
+        Some(reduced) => (reduced.stopped_ranks.clone(), reduced.stopped_s_max.unwrap_or(0.0)),
+        None => (
+            report.ranks.iter().filter(|rank| held_s(rank) > 0.0).map(|rank| rank.rank).collect(),
+            report.ranks.iter().map(held_s).fold(0.0, f64::max),
+        ),
+    };
     let (was, who) = (if held.len() == 1 { "was" } else { "were" }, name_ranks(&held));
     (!held.is_empty()).then(|| {
         format!(
@@ -52,7 +58,7 @@ pub(crate) fn stopped(report: &Report) -> Option<String> {
 /// How long job control held a rank at least.
 fn held_s(report: &Report, rank: &RankTotal) -> f64 {
     let places = report.nodes.iter().filter(|node| node.host == rank.host);
-    places.map(|node| stopped_s(&node.places, rank.rank)).fold(0.0, f64::max)
+    places.filter_map(|node| stopped_s(&node.places, rank.rank)).fold(0.0, f64::max)
 }
 
 fn communication(report: &Report) -> String {
@@ -68,19 +74,34 @@ fn communication(report: &Report) -> String {
 }
 
 fn has_several_threads(report: &Report) -> bool {
-    report.ranks.iter().any(|rank| rank.communication_threads.is_some_and(|threads| threads > 1))
+    threads_max(report).is_some_and(|threads| threads > 1)
+}
+
+/// The most threads of one rank that communicate.
+fn threads_max(report: &Report) -> Option<u32> {
+    match &report.reduced {
+        Some(reduced) => reduced.communication_threads_max,
+        None => report.ranks.iter().filter_map(|rank| rank.communication_threads).max(),
+    }
+}
+
+/// Share of time in which any thread communicates, at most: mean over ranks.
+fn any_thread_at_most(report: &Report) -> Option<f64> {
+    if let Some(reduced) = &report.reduced {
+        return reduced.communication_share_at_most;
+    }
+    let most = |rank: &RankTotal| {
+        let share = rank.communication_threads_s? / rank.duration_s;
+        share.is_finite().then(|| share.min(1.0))
+    };
+    crate::statistics::mean(&report.ranks.iter().map(most).collect::<Option<Vec<f64>>>()?)
 }
 
 /// Between which bounds the share of time lies in which any thread of a rank communicates: at least as long as its
 /// busiest thread does, and at most as long as all do one after the other.
 fn several_threads(report: &Report) -> Option<String> {
-    let threads_max = report.ranks.iter().filter_map(|rank| rank.communication_threads).max()?;
-    let most = |rank: &RankTotal| {
-        let share = rank.communication_threads_s? / rank.duration_s;
-        share.is_finite().then(|| share.min(1.0))
-    };
-    let at_most: Vec<f64> = report.ranks.iter().map(most).collect::<Option<_>>()?;
-    let (at_least, at_most) = (report.communication_fraction?.mean, crate::statistics::mean(&at_most)?);
+    let threads_max = threads_max(report)?;
+    let (at_least, at_most) = (report.communication_fraction?.mean, any_thread_at_most(report)?);
     // Where some communication was not timed, there is no upper bound.
     let bounds = match report.communication_at_least {
         true => format!("at least {:.1}%", at_least * 100.0),
@@ -165,8 +186,11 @@ fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio:
         true => " while the others wait",
         false => "",
     };
-    let heavy =
-        report.ranks.iter().filter(|rank| computation_s(rank) * BALANCED_RATIO_MAX >= computation_s(longest)).count();
+    let is_heavy = |rank: &&RankTotal| computation_s(rank) * BALANCED_RATIO_MAX >= computation_s(longest);
+    let heavy = match &report.reduced {
+        Some(reduced) => reduced.longest_ranks as usize,
+        None => report.ranks.iter().filter(is_heavy).count(),
+    };
     let who = match heavy {
         1 => format!("rank {} computes", longest.rank),
         _ => format!("{heavy} ranks (longest rank {}) compute", longest.rank),
@@ -177,6 +201,9 @@ fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio:
 
 /// True if every rank that computes less also communicates more than the longest one.
 fn others_wait(report: &Report, longest: &RankTotal) -> bool {
+    if let Some(reduced) = &report.reduced {
+        return reduced.others_wait;
+    }
     report
         .ranks
         .iter()
@@ -190,11 +217,11 @@ fn is_much_sleep(report: &Report, rank: &RankTotal) -> bool {
 
 /// Why it computes longer, where that is known.
 fn cause(report: &Report, longest: &RankTotal) -> String {
-    let known = report.difference.as_ref().map(|difference| (difference.cause.as_str(), difference.because.as_str()));
+    let known = report.difference.as_ref().map(|difference| (difference.cause, difference.because.as_str()));
     match known {
-        Some(("processor", because)) => because.to_owned(),
-        Some(("work", because)) => format!("it has more work: {because}"),
-        Some(("node", because)) => format!("its node is slower: {because}"),
+        Some((Cause::Processor, because)) => because.to_owned(),
+        Some((Cause::Work, because)) => format!("it has more work: {because}"),
+        Some((Cause::Node, because)) => format!("its node is slower: {because}"),
         _ if held_s(report, longest) > 0.0 => "the time for which it was stopped is in that".to_owned(),
         _ if is_much_sleep(report, longest) => {
             let slept_s = slept_s(&report.nodes, longest).unwrap_or_default();

@@ -7,11 +7,131 @@
 //! Next: `assemble`, which makes the report of what is left.
 
 use crate::input::{FunctionInfo, FunctionSample, RankSample};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use trimtab_types::report::LoopPlace;
+use trimtab_types::report::{FunctionGroup, LoopPlace};
 
 /// Functions that are named as left out.
 const NAMED_MAX: usize = 4;
+
+/// The part of recordings behind the iterations that all ranks share, before anything is cut. It merges with that of other
+/// ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CutSeen {
+    /// A rank has marked fewer iterations.
+    is_short: bool,
+    /// The longest recording behind them, ticks.
+    behind: u64,
+    /// Another thread than that which marks iterations communicates.
+    has_threads: bool,
+    /// Functions that were called behind them.
+    behind_it: BTreeSet<usize>,
+    /// Those which the same rank may have called before, too: their sums can't be parted.
+    late: BTreeSet<usize>,
+}
+
+impl CutSeen {
+    /// Of these ranks.
+    pub(crate) fn of(
+        ranks: &[RankSample],
+        functions: &[FunctionInfo],
+        iterations: u64,
+        main_loop: Option<&LoopPlace>,
+    ) -> CutSeen {
+        let last = iterations as usize;
+        let is_marker = |function: &usize| is_marker(functions, main_loop, *function);
+        let whole = || ranks.iter().filter(|rank| rank.marks.len() > last);
+        let behind = whole().map(|rank| rank.last_ticks.saturating_sub(rank.marks[last].ticks)).max();
+        let behind_it = whole().flat_map(|rank| called_behind(rank, last).map(|sample| sample.function));
+        // A rank that called a function only behind them made no call of it in them.
+        let both = whole().flat_map(|rank| called_behind(rank, last).filter(|sample| began_before(rank, last, sample)));
+        CutSeen {
+            is_short: ranks.iter().any(|rank| rank.marks.len() <= last),
+            behind: behind.unwrap_or(0),
+            has_threads: ranks.iter().any(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > 0)),
+            behind_it: behind_it.filter(|function| !is_marker(function)).collect(),
+            late: both.map(|sample| sample.function).filter(|function| !is_marker(function)).collect(),
+        }
+    }
+
+    /// True if ranks can be cut to so many iterations.
+    pub(crate) fn may_be(&self, iterations: u64) -> bool {
+        iterations > 0 && !self.is_short && !(self.behind > 0 && self.has_threads)
+    }
+
+    pub(crate) fn with(self, other: CutSeen) -> CutSeen {
+        let both = |mut one: BTreeSet<usize>, other: BTreeSet<usize>| {
+            one.extend(other);
+            one
+        };
+        CutSeen {
+            is_short: self.is_short || other.is_short,
+            behind: self.behind.max(other.behind),
+            has_threads: self.has_threads || other.has_threads,
+            behind_it: both(self.behind_it, other.behind_it),
+            late: both(self.late, other.late),
+        }
+    }
+
+    /// Nothing to be cut, or a remark for the reader.
+    ///
+    /// # Errors
+    /// Why ranks can't be cut to so many iterations, as a sentence.
+    pub(crate) fn remark(
+        &self,
+        functions: &[FunctionInfo],
+        ticks_per_second: f64,
+        iterations: u64,
+    ) -> Result<Option<String>, String> {
+        if iterations == 0 {
+            return Ok(None);
+        }
+        if self.is_short {
+            return Err(format!("not all ranks have marked {iterations} iterations"));
+        }
+        if self.behind > 0 && self.has_threads {
+            return Err("several threads communicate, and only one marks iterations".to_owned());
+        }
+        let names: Vec<&str> =
+            self.late.iter().filter_map(|function| Some(functions.get(*function)?.name.as_str())).collect();
+        let seconds = self.behind as f64 / ticks_per_second.max(f64::MIN_POSITIVE);
+        Ok((self.behind > 0).then(|| remark(iterations, seconds, &names)))
+    }
+}
+
+fn is_marker(functions: &[FunctionInfo], main_loop: Option<&LoopPlace>, function: usize) -> bool {
+    main_loop.is_some() && functions.get(function).and_then(|info| info.loop_place.as_ref()) == main_loop
+}
+
+/// Cuts these ranks to their first `iterations`, which are passes of `main_loop` if that is there, as all ranks of which
+/// that was seen are cut; true if that can be done.
+pub(crate) fn apply(
+    ranks: &mut [RankSample],
+    functions: &[FunctionInfo],
+    (iterations, main_loop): (u64, Option<&LoopPlace>),
+    seen: &CutSeen,
+) -> bool {
+    let last = iterations as usize;
+    if !seen.may_be(iterations) || ranks.iter().any(|rank| rank.marks.len() <= last) {
+        return false;
+    }
+    let of_marker = ranks.iter_mut().flat_map(|rank| &mut rank.functions);
+    for sample in of_marker.filter(|sample| is_marker(functions, main_loop, sample.function)) {
+        sample.calls = iterations;
+    }
+    let behind_it = &seen.behind_it;
+    let has_payload = behind_it.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
+    let groups: BTreeSet<FunctionGroup> =
+        behind_it.iter().filter_map(|function| Some(functions.get(*function)?.group)).collect();
+    for rank in ranks.iter_mut() {
+        rank.group_ticks.retain(|(group, _)| !groups.contains(group));
+        if seen.behind > 0 {
+            rank.counters.clear();
+        }
+        cut_rank(rank, last, &seen.late, has_payload);
+    }
+    true
+}
 
 /// Cuts all ranks to their first `iterations`, which are passes of `main_loop` if that is there; a remark for the reader if
 /// anything was cut.
@@ -24,43 +144,10 @@ pub(crate) fn cut(
     ticks_per_second: f64,
     (iterations, main_loop): (u64, Option<&LoopPlace>),
 ) -> Result<Option<String>, String> {
-    if iterations == 0 {
-        return Ok(None);
-    }
-    let last = iterations as usize;
-    if ranks.iter().any(|rank| rank.marks.len() <= last) {
-        return Err(format!("not all ranks have marked {iterations} iterations"));
-    }
-    let behind = ranks.iter().map(|rank| rank.last_ticks.saturating_sub(rank.marks[last].ticks)).max();
-    let behind = behind.unwrap_or(0);
-    if behind > 0 && ranks.iter().any(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > 0)) {
-        return Err("several threads communicate, and only one marks iterations".to_owned());
-    }
-    let is_marker = |function: &usize| {
-        main_loop.is_some() && functions.get(*function).and_then(|info| info.loop_place.as_ref()) == main_loop
-    };
-    for sample in ranks.iter_mut().flat_map(|rank| &mut rank.functions).filter(|sample| is_marker(&sample.function)) {
-        sample.calls = iterations;
-    }
-    let behind_it = ranks.iter().flat_map(|rank| called_behind(rank, last).map(|sample| sample.function));
-    let behind_it: BTreeSet<usize> = behind_it.filter(|function| !is_marker(function)).collect();
-    let has_payload = behind_it.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
-    let groups: BTreeSet<String> =
-        behind_it.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
-    // A rank that called a function only behind them made no call of it in them.
-    let both =
-        ranks.iter().flat_map(|rank| called_behind(rank, last).filter(|sample| began_before(rank, last, sample)));
-    let late: BTreeSet<usize> = both.map(|sample| sample.function).filter(|function| !is_marker(function)).collect();
-    for rank in ranks.iter_mut() {
-        rank.group_ticks.retain(|(group, _)| !groups.contains(group));
-        if behind > 0 {
-            rank.counters.clear();
-        }
-        cut_rank(rank, last, &late, has_payload);
-    }
-    let names: Vec<&str> = late.iter().filter_map(|function| Some(functions.get(*function)?.name.as_str())).collect();
-    let seconds = behind as f64 / ticks_per_second.max(f64::MIN_POSITIVE);
-    Ok((behind > 0).then(|| remark(iterations, seconds, &names)))
+    let seen = CutSeen::of(ranks, functions, iterations, main_loop);
+    let remark = seen.remark(functions, ticks_per_second, iterations)?;
+    apply(ranks, functions, (iterations, main_loop), &seen);
+    Ok(remark)
 }
 
 /// Functions that a rank called behind its mark number `last`.

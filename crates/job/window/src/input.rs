@@ -4,7 +4,9 @@
 
 use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::{Assumption, CallFrame, Counter, CounterCost, Event, Job, LoopPlace, NodeShare};
+use trimtab_types::report::{
+    Assumption, CallFrame, Counter, CounterCost, Ended, Event, FunctionGroup, Job, LoopPlace, MarkerSource, NodeShare,
+};
 
 /// Everything known about one window.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,28 +38,26 @@ pub struct WindowInput {
 /// The user's wishes and how it went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowFacts {
-    /// Number of this window in its job, from 0.
-    pub batch: u32,
     /// The command that asked for it, e.g. "attach".
     pub trigger: String,
     /// The event that was waited for.
     pub event: Option<Event>,
     /// The marker that counts iterations, for a reader; `None`: the window is by time.
     pub marker: Option<String>,
-    /// "detected", "named", "measuremark" or "time".
-    pub marker_source: String,
+    /// How it was found.
+    pub marker_source: MarkerSource,
     /// First recorded iteration; `None`: by time.
     pub start: Option<u64>,
     /// The ranks that were asked for; `None`: all.
     pub context: Option<String>,
     /// The others, ascending.
     pub left_alone: Vec<u32>,
-    /// Why it ended, e.g. "iterations".
-    pub ended_by: String,
+    /// Why it ended.
+    pub ended_by: Ended,
     /// Iterations that all ranks have recorded whole, where they ended at different places; `None`: they ended at the same.
     pub common_iterations: Option<u64>,
     /// Measured groups.
-    pub groups: Vec<String>,
+    pub groups: Vec<FunctionGroup>,
     /// Of communication only functions were measured that were named, not the whole group.
     pub communication_named_only: bool,
     /// The loop, for a reader.
@@ -68,8 +68,8 @@ pub struct WindowFacts {
     pub main_loop: Option<LoopPlace>,
     /// The user's word about ranks or nodes.
     pub assumed: Option<Assumption>,
-    /// Wall-clock time of the start, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Wall-clock time of the start, seconds since 1970; `None`: no rank began to record.
+    pub started_unix_s: Option<f64>,
 }
 
 /// A linear map from ticks to wall-clock time.
@@ -90,8 +90,8 @@ pub struct FunctionInfo {
     pub name: String,
     /// Further functions that run the same code, whose calls are counted with these.
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep", "omp", "user", or "loop" where passes of a loop are counted.
-    pub group: String,
+    /// Its group.
+    pub group: FunctionGroup,
     /// Calls were timed, not only counted.
     pub timed: bool,
     /// It moves payload.
@@ -119,6 +119,8 @@ pub struct RankSample {
     pub marks: Vec<IterationMark>,
     /// The rank recorded to the window's end.
     pub complete: bool,
+    /// Its iterations are passes of a thread that called no MPI, although another one did that goes through the same loop.
+    pub counts_silent_thread: bool,
     /// One entry per function that was called.
     pub functions: Vec<FunctionSample>,
     /// Communication time of the main thread in the window.
@@ -126,7 +128,7 @@ pub struct RankSample {
     /// Other threads.
     pub threads: Vec<ThreadSample>,
     /// Time in outermost calls of each group but "comm".
-    pub group_ticks: Vec<(String, u64)>,
+    pub group_ticks: Vec<(FunctionGroup, u64)>,
     /// The messages it sent, by receiver.
     pub links: Vec<LinkSample>,
     /// Bytes whose receiver could not be named.
@@ -323,7 +325,8 @@ impl WindowInput {
             self.functions[number].timed
                 && self.ranks.iter().any(|rank| rank.unseen.iter().any(|one| one.function == number))
         };
-        let mut numbers = (0..self.functions.len()).filter(|number| self.functions[*number].group == "comm");
+        let mut numbers =
+            (0..self.functions.len()).filter(|number| self.functions[*number].group == FunctionGroup::Comm);
         numbers.any(|number| untimed_reason(self, number).is_some() || is_unseen(number))
     }
 
@@ -355,7 +358,7 @@ impl WindowInput {
 
     /// True if communication was among what was measured.
     pub(crate) fn has_comm(&self) -> bool {
-        self.functions.iter().any(|function| function.group == "comm" && function.timed)
+        self.functions.iter().any(|function| function.group == FunctionGroup::Comm && function.timed)
     }
 }
 

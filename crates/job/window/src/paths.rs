@@ -6,18 +6,67 @@
 //!
 //! Next: `waits`, which knows how long calls waited; `assemble` for the functions' own numbers.
 
-use crate::input::{FunctionSample, NamedPath, PathSample, RankSample, SizeSample, WindowInput};
+use crate::input::{FunctionInfo, FunctionSample, NamedPath, PathSample, RankSample, SizeSample, WindowInput};
 use crate::waits::told;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use trimtab_types::report::{FunctionTotal, PathTotal, SizeClass};
+use trimtab_types::report::{FunctionGroup, FunctionTotal, PathTotal, SizeClass};
 
 /// One rank's part of a row.
 #[derive(Clone, Copy, Default)]
 struct Part {
-    rank: u32,
     calls: u64,
     ticks: u64,
     bytes: u64,
+}
+
+/// The calls of a function by one path, of some ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    ranks: u64,
+    calls: u64,
+    ticks: u64,
+    bytes: u64,
+    ticks_min: u64,
+    /// The most of a rank, and the lowest of those that have it.
+    most: (u64, Reverse<u32>),
+}
+
+impl Row {
+    fn of(rank: u32, part: Part) -> Row {
+        let Part { calls, ticks, bytes } = part;
+        Row { ranks: 1, calls, ticks, bytes, ticks_min: ticks, most: (ticks, Reverse(rank)) }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Row) {
+        self.ranks = self.ranks.saturating_add(other.ranks);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.ticks_min = self.ticks_min.min(other.ticks_min);
+        self.most = self.most.max(other.most);
+    }
+}
+
+/// Rows by function and path; no path: the rest of the function.
+pub(crate) type Rows = BTreeMap<(usize, Option<u64>), Row>;
+
+/// A rank's rows, with the paths that have names.
+pub(crate) fn rows_of(rank: &RankSample, functions: &[FunctionInfo], named: &[NamedPath]) -> Rows {
+    let names: HashMap<u64, &NamedPath> = named.iter().map(|named| (named.path, named)).collect();
+    let mut rows = Rows::new();
+    add_rows(&mut rows, rank, functions, &names);
+    rows
+}
+
+fn add_rows(rows: &mut Rows, rank: &RankSample, functions: &[FunctionInfo], names: &HashMap<u64, &NamedPath>) {
+    for sample in rank.functions.iter().filter(|sample| has_paths(functions, sample.function)) {
+        for (path, part) in parts(rank, sample, names) {
+            let one = Row::of(rank.rank, part);
+            rows.entry((sample.function, path)).and_modify(|row| row.merge(&one)).or_insert(one);
+        }
+    }
 }
 
 /// One entry for each function and path, longest time first; `functions` are the totals of the same window.
@@ -27,22 +76,28 @@ pub(crate) fn path_totals(
     seconds: impl Fn(u64) -> f64,
 ) -> Vec<PathTotal> {
     let names: HashMap<u64, &NamedPath> = input.named_paths.iter().map(|named| (named.path, named)).collect();
-    let mut rows: BTreeMap<(usize, Option<u64>), Vec<Part>> = BTreeMap::new();
-    for rank in input.ranks.iter() {
-        for sample in rank.functions.iter().filter(|sample| has_paths(input, sample.function)) {
-            for (path, part) in parts(rank, sample, &names) {
-                rows.entry((sample.function, path)).or_default().push(part);
-            }
-        }
-    }
+    let mut rows = Rows::new();
+    input.ranks.iter().for_each(|rank| add_rows(&mut rows, rank, &input.functions, &names));
     let total_s: f64 = input.ranks.iter().map(|rank| seconds(rank.duration_ticks())).sum();
+    totals_of(input, functions, (&rows, total_s), seconds)
+}
+
+/// As [`path_totals`], of rows of all ranks, which recorded so long in sum.
+pub(crate) fn totals_of(
+    input: &WindowInput,
+    functions: &[FunctionTotal],
+    (rows, total_s): (&Rows, f64),
+    seconds: impl Fn(u64) -> f64,
+) -> Vec<PathTotal> {
+    let names: HashMap<u64, &NamedPath> = input.named_paths.iter().map(|named| (named.path, named)).collect();
     let mut totals: Vec<PathTotal> = Vec::new();
-    for ((function, path), parts) in rows {
-        let info = &input.functions[function];
+    for ((function, path), of) in rows {
+        let (function, path) = (*function, *path);
+        let Some(info) = input.functions.get(function) else { continue };
         let of_it = |total: &&FunctionTotal| total.name == info.name && total.group == info.group;
         let Some(total) = functions.iter().find(of_it) else { continue };
         let wait = path.and_then(|path| input.waits.of_path(function as u32, path));
-        let mut row = row(total, &parts, total_s, &seconds);
+        let mut row = row(total, of, total_s, &seconds);
         let named = path.and_then(|path| names.get(&path));
         row.path = named.map(|named| named.frames.clone()).unwrap_or_default();
         row.path_missing = why_missing(named.copied(), row.calls).map(str::to_owned);
@@ -59,17 +114,17 @@ pub(crate) fn path_totals(
 }
 
 /// Only calls of MPI are gone up to where they come from: all that communicates, and its files by themselves.
-fn has_paths(input: &WindowInput, function: usize) -> bool {
-    input.functions.get(function).is_some_and(|info| info.group == "comm" || info.name.starts_with("MPI_File_"))
+fn has_paths(functions: &[FunctionInfo], function: usize) -> bool {
+    functions.get(function).is_some_and(|info| info.group == FunctionGroup::Comm || info.name.starts_with("MPI_File_"))
 }
 
 /// A function's paths on one rank, and what is left of the function.
 fn parts(rank: &RankSample, sample: &FunctionSample, names: &HashMap<u64, &NamedPath>) -> BTreeMap<Option<u64>, Part> {
     let mut parts: BTreeMap<Option<u64>, Part> = BTreeMap::new();
-    let mut rest = Part { rank: rank.rank, calls: sample.calls, ticks: sample.ticks, bytes: sample.bytes };
+    let mut rest = Part { calls: sample.calls, ticks: sample.ticks, bytes: sample.bytes };
     let known = |path: &&PathSample| path.function == sample.function && names.contains_key(&path.path);
     for path in rank.paths.iter().filter(known) {
-        let part = parts.entry(Some(path.path)).or_insert(Part { rank: rank.rank, ..Part::default() });
+        let part = parts.entry(Some(path.path)).or_default();
         part.calls += path.calls;
         part.ticks += path.ticks;
         part.bytes += path.bytes;
@@ -83,22 +138,21 @@ fn parts(rank: &RankSample, sample: &FunctionSample, names: &HashMap<u64, &Named
     parts
 }
 
-fn row(total: &FunctionTotal, parts: &[Part], total_s: f64, seconds: impl Fn(u64) -> f64) -> PathTotal {
+fn row(total: &FunctionTotal, of: &Row, total_s: f64, seconds: impl Fn(u64) -> f64) -> PathTotal {
     let time = |ticks: u64| total.time_s.is_some().then(|| seconds(ticks));
-    let ticks: u64 = parts.iter().map(|part| part.ticks).sum();
-    let most = parts.iter().max_by_key(|part| (part.ticks, std::cmp::Reverse(part.rank)));
-    let time_s = time(ticks);
+    let time_s = time(of.ticks);
+    let (most, Reverse(rank_of_max)) = of.most;
     PathTotal {
         function: total.name.clone(),
-        ranks: parts.len() as u32,
-        calls: parts.iter().map(|part| part.calls).sum(),
+        ranks: of.ranks as u32,
+        calls: of.calls,
         time_s,
         fraction: time_s.filter(|_| total_s > 0.0).map(|time_s| time_s / total_s),
-        rank_time_s_min: parts.iter().map(|part| part.ticks).min().and_then(time),
-        rank_time_s_mean: time_s.filter(|_| !parts.is_empty()).map(|time_s| time_s / parts.len() as f64),
-        rank_time_s_max: most.and_then(|part| time(part.ticks)),
-        rank_of_max: most.filter(|_| total.time_s.is_some()).map(|part| part.rank),
-        bytes: total.bytes.map(|_| parts.iter().map(|part| part.bytes).sum()),
+        rank_time_s_min: time(of.ticks_min),
+        rank_time_s_mean: time_s.map(|time_s| time_s / of.ranks as f64),
+        rank_time_s_max: time(most),
+        rank_of_max: total.time_s.is_some().then_some(rank_of_max),
+        bytes: total.bytes.map(|_| of.bytes),
         ..PathTotal::default()
     }
 }

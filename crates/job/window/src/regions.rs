@@ -9,7 +9,9 @@
 
 use crate::input::{RankSample, RegionSample, TeamSample, WindowInput};
 use std::collections::BTreeMap;
-use trimtab_types::report::{CallFrame, Efficiencies, HybridEfficiencies, Omp, ParallelRegion, RankTotal};
+use trimtab_types::report::{
+    CallFrame, Efficiencies, FunctionGroup, HybridEfficiencies, HybridFactor, Omp, ParallelRegion, RankTotal,
+};
 
 /// From this on a factor costs so little that nobody need work on it.
 const GOOD: f64 = 0.95;
@@ -18,7 +20,7 @@ const UNSEEN_SHARE_MAX: f64 = 0.01;
 /// Threads of a process whose parts are told apart.
 const THREADS_MAX: u64 = 256;
 /// Name of the group.
-const GROUP: &str = "omp";
+const GROUP: FunctionGroup = FunctionGroup::Omp;
 
 /// The parallel regions of a window; `None`: they were not measured.
 pub(crate) fn omp(
@@ -344,23 +346,23 @@ fn hybrid(times: &[Times], regions: &[ParallelRegion]) -> Result<HybridEfficienc
     };
     let first = costliest(&found);
     let region_first = first.and_then(|(_, of_region)| dearest(regions, of_region?));
-    Ok(HybridEfficiencies { work_on_first: first.map(|(name, _)| name.to_owned()), region_first, ..found })
+    Ok(HybridEfficiencies { work_on_first: first.map(|(factor, _)| factor), region_first, ..found })
 }
 
 /// Thread time that a region loses.
 type Loss = fn(&ParallelRegion) -> f64;
 
 /// The smallest factor, and what regions lose by it.
-fn costliest(found: &HybridEfficiencies) -> Option<(&'static str, Option<Loss>)> {
+fn costliest(found: &HybridEfficiencies) -> Option<(HybridFactor, Option<Loss>)> {
     let imbalance: Loss = |region| busy_s(region) * region.imbalance.unwrap_or(0.0);
     let scheduling: Loss =
         |region| region.thread_time_s.unwrap_or(0.0) - busy_s(region) * (1.0 + region.imbalance.unwrap_or(0.0));
     let factors = [
-        (found.mpi_load_balance, "MPI load balance", None),
-        (found.mpi_communication, "MPI communication", None),
-        (found.omp_load_balance, "OpenMP load balance", Some(imbalance)),
-        (found.omp_scheduling, "OpenMP scheduling", Some(scheduling)),
-        (found.omp_serialisation, "OpenMP serialisation", None),
+        (found.mpi_load_balance, HybridFactor::MpiLoadBalance, None),
+        (found.mpi_communication, HybridFactor::MpiCommunication, None),
+        (found.omp_load_balance, HybridFactor::OmpLoadBalance, Some(imbalance)),
+        (found.omp_scheduling, HybridFactor::OmpScheduling, Some(scheduling)),
+        (found.omp_serialisation, HybridFactor::OmpSerialisation, None),
     ];
     let smallest = factors.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
     smallest.filter(|(factor, ..)| *factor < GOOD).map(|(_, name, loss)| (name, loss))

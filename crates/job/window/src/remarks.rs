@@ -4,7 +4,7 @@
 
 use crate::input::{RankSample, WindowInput, out_reason};
 use crate::words::{duration, name_ranks};
-use trimtab_types::report::{Cost, Window};
+use trimtab_types::report::{Cost, Ended, FunctionGroup, Window};
 
 /// Share of the window the measurement may cost before the report warns.
 pub(crate) const COST_FRACTION_WARN: f64 = 0.02;
@@ -14,8 +14,31 @@ const FEW_ITERATIONS: u64 = 10;
 /// A reader of a short window is told to ask for so much, seconds.
 const LONG_S: f64 = 1.0;
 
+/// Ranks whose threads communicate by themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads {
+    /// Ranks of which several do, ascending.
+    pub several: Vec<u32>,
+    /// The most of one rank.
+    pub threads_max: u32,
+    /// Ranks of which another than the main one does so longest, ascending.
+    pub others_longest: Vec<u32>,
+}
+
+impl Threads {
+    pub(crate) fn of(ranks: &[RankSample]) -> Threads {
+        let busy = RankSample::communicating_threads;
+        let is_other = |rank: &&RankSample| rank.threads.iter().any(|thread| thread.comm_ticks > rank.comm_ticks);
+        Threads {
+            several: ranks.iter().filter(|rank| busy(rank) > 1).map(|rank| rank.rank).collect(),
+            threads_max: ranks.iter().map(busy).max().unwrap_or(0),
+            others_longest: ranks.iter().filter(is_other).map(|rank| rank.rank).collect(),
+        }
+    }
+}
+
 /// The remarks on a window that is valid.
-pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<String> {
+pub(crate) fn remarks(input: &WindowInput, (cost, window): (&Cost, &Window), threads: &Threads) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
         remarks.push(format!(
@@ -25,23 +48,17 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
         ));
     }
     remarks.extend(too_short(window));
-    if window.ended_by == "interrupted" && window.valid && input.facts.common_iterations.is_none() {
+    if window.ended_by == Ended::Interrupted && window.valid && input.facts.common_iterations.is_none() {
         remarks.push(interrupted(window));
     }
-    let threaded: Vec<u32> = input
-        .ranks
-        .iter()
-        .filter(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > rank.comm_ticks))
-        .map(|rank| rank.rank)
-        .collect();
-    if !threaded.is_empty() && input.has_comm() {
+    if !threads.others_longest.is_empty() && input.has_comm() {
         remarks.push(format!(
             "on {} another thread than the main one communicates longest; the interval of the communication share \
              describes the main threads only",
-            name_ranks(&threaded)
+            name_ranks(&threads.others_longest)
         ));
     }
-    remarks.extend(several_threads(input));
+    remarks.extend(several_threads(threads).filter(|_| input.has_comm()));
     remarks.extend(untimed(input));
     remarks.extend(taken_out(input));
     let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
@@ -57,15 +74,13 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
 }
 
 /// Several threads of a process in MPI: times of functions are sums over them, and may be more than there was time.
-fn several_threads(input: &WindowInput) -> Option<String> {
-    let busy = RankSample::communicating_threads;
-    let ranks: Vec<u32> = input.ranks.iter().filter(|rank| busy(rank) > 1).map(|rank| rank.rank).collect();
-    let threads_max = input.ranks.iter().map(busy).max()?;
-    (!ranks.is_empty() && input.has_comm()).then(|| {
+fn several_threads(threads: &Threads) -> Option<String> {
+    let Threads { several, threads_max, .. } = threads;
+    (!several.is_empty()).then(|| {
         format!(
             "on {} several threads communicate, {threads_max} at most: the time of a function is the sum over them, so its \
              share of the ranks' time may be above 100%; the share of communication is that of each rank's busiest thread",
-            name_ranks(&ranks)
+            name_ranks(several)
         )
     })
 }
@@ -76,7 +91,7 @@ fn untimed(input: &WindowInput) -> Vec<String> {
     let mut remarks: Vec<String> =
         all.iter().map(|(name, reason)| format!("the time of {name} is not measured: {reason}")).collect();
     if input.facts.communication_named_only && input.has_comm() {
-        let is_timed = |info: &&crate::FunctionInfo| info.group == "comm" && info.timed;
+        let is_timed = |info: &&crate::FunctionInfo| info.group == FunctionGroup::Comm && info.timed;
         let names: Vec<&str> = input.functions.iter().filter(is_timed).map(|info| info.name.as_str()).collect();
         remarks.push(format!(
             "of communication nothing but {} was measured, as asked: its share is a lower bound, and computation an upper one; \

@@ -19,7 +19,7 @@
 
 use crate::event::CallEvent;
 use std::collections::{BTreeMap, BTreeSet};
-use trimtab_types::report::{LateRank, WaitState};
+use trimtab_types::report::{LateRank, WaitKind, WaitState};
 
 /// How far apart times of the same moment may be that two processes of one machine read, nanoseconds: the kernel sees no
 /// difference between two processors' clocks that is shorter than a cache line takes from one to the other, and each time is
@@ -43,28 +43,6 @@ pub struct RankCalls {
     pub marks: Vec<usize>,
     /// The job's number of each of those iterations.
     pub iterations: Vec<u64>,
-}
-
-/// Why a rank waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WaitKind {
-    /// In a collective, for the last rank to enter it.
-    Collective,
-    /// In a receive, for the message to be sent.
-    LateSender,
-    /// In a send, for the receive to be entered.
-    LateReceiver,
-}
-
-impl WaitKind {
-    /// Its name in the report.
-    fn name(self) -> &'static str {
-        match self {
-            WaitKind::Collective => "wait at collective",
-            WaitKind::LateSender => "late sender",
-            WaitKind::LateReceiver => "late receiver",
-        }
-    }
 }
 
 /// All waits of one kind in one function.
@@ -136,7 +114,7 @@ impl Waits {
     /// As a reader is told, the longest first; `name` is that of a function by its number.
     pub(crate) fn states(&self, name: impl Fn(u32) -> String, seconds: impl Fn(u64) -> f64) -> Vec<WaitState> {
         let state = |sum: &WaitSum| WaitState {
-            state: sum.kind.name().to_owned(),
+            state: sum.kind,
             function: name(sum.function),
             iterations: self.iterations,
             calls: sum.calls,

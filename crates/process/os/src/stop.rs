@@ -11,7 +11,7 @@ use crate::filters::may_sleep_on;
 use crate::guard::is_filtered;
 use crate::memory::Memory;
 use crate::naps::Naps;
-use crate::place::Place;
+use crate::precedence::Precedence;
 use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
 use crate::restart::{registers_to_restore, restart_state};
 use crate::sys::{self, Registers};
@@ -63,7 +63,7 @@ pub struct Stopped {
     pid: Pid,
     threads: Vec<Thread>,
     memory: Memory,
-    _place: Place,
+    _place: Precedence,
     /// A moment at which no thread that computes was held yet, as late as known.
     since_ns: Option<u64>,
     /// When the first thread was asked to stop.
@@ -128,7 +128,7 @@ impl Stopped {
             pid,
             threads: Vec::new(),
             memory,
-            _place: Place::beside(pid),
+            _place: Precedence::beside(pid),
             since_ns: None,
             interrupted_ns: None,
             job_stopped: false,

@@ -2,11 +2,11 @@
 //!
 //! Since Linux 6.15 the kernel tells the status of a process that has ended, whoever has asked before. On an older one the
 //! status is gone as soon as the parent has asked, so there a thread of ours sleeps until the end and reads it at once,
-//! from a file that is open already ([`Witness`]). It usually comes before the parent; if not, the cause is unknown here.
+//! from a file that is open already ([`EndWatcher`]). It usually comes before the parent; if not, the cause is unknown here.
 //!
 //! Next: `trimtab-script`, which waits so while probes are in.
 
-use crate::place::take_precedence;
+use crate::precedence::take_precedence;
 use crate::proc::start_time_ticks;
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ pub struct ProcessEnd {
     pid: Pid,
     start_ticks: Option<u64>,
     /// On kernels that forget.
-    witness: Option<Arc<Witness>>,
+    witness: Option<Arc<EndWatcher>>,
 }
 
 /// The way in which a process ended.
@@ -81,7 +81,7 @@ impl ProcessEnd {
         }
         // SAFETY: the descriptor is new, and nobody else's.
         let descriptor = unsafe { File::from_raw_fd(descriptor as i32) };
-        let witness = if kernel_tells() { None } else { Witness::of(pid, &descriptor) };
+        let witness = if kernel_tells() { None } else { EndWatcher::of(pid, &descriptor) };
         Ok(ProcessEnd { descriptor, pid, start_ticks: start_time_ticks(pid), witness })
     }
 
@@ -164,7 +164,7 @@ fn is_since_6_15(release: &str) -> bool {
 
 /// A thread that notes the status of a process in the moment of its end.
 #[derive(Debug)]
-struct Witness {
+struct EndWatcher {
     status: OnceLock<i32>,
     /// It looks every millisecond.
     is_close: AtomicBool,
@@ -180,13 +180,13 @@ const WITNESS_CLOSE_MS: i32 = 1;
 /// How long its look at the end may take, on a machine without a free processor.
 const WITNESS_LOOKS: Duration = Duration::from_secs(1);
 
-impl Witness {
+impl EndWatcher {
     /// `None` if the process has ended, or no thread can be had.
-    fn of(pid: Pid, descriptor: &File) -> Option<Arc<Witness>> {
+    fn of(pid: Pid, descriptor: &File) -> Option<Arc<EndWatcher>> {
         let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
         let descriptor = descriptor.try_clone().ok()?;
         let (status, is_close, is_left, has_looked) = Default::default();
-        let witness = Arc::new(Witness { status, is_close, is_left, has_looked });
+        let witness = Arc::new(EndWatcher { status, is_close, is_left, has_looked });
         let of_thread = witness.clone();
         let thread = std::thread::Builder::new().name("end of process".into());
         thread.spawn(move || of_thread.wait(&stat, &descriptor)).ok()?;
@@ -310,7 +310,7 @@ mod tests {
         ] {
             let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().expect("a shell");
             let end = ProcessEnd::of(Pid(child.id() as i32)).expect("it runs");
-            let witness = Witness::of(end.pid, &end.descriptor).expect("a thread");
+            let witness = EndWatcher::of(end.pid, &end.descriptor).expect("a thread");
             drop(child.stdin.take());
             wait_for_end([&end].into_iter(), Duration::from_secs(60));
             assert_eq!(witness.status().map(EndCause::of_status), Some(wanted), "{name}");

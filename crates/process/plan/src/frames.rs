@@ -17,6 +17,7 @@ use std::ops::Range;
 use trimtab_symbols::{
     BaseAt, CallerRules, FrameBase, FrameEntry, FrameRow, FrameTableBytes, KEPT_REGISTERS, Kept, KeptAt, write_frames,
 };
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Course, ExitKind, FrameLookup, Held, ISLAND_OVERHEAD_MAX, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS, Origin, OurCode,
     STACK_POINTER, StackPlace, StackState, follow,
@@ -31,13 +32,13 @@ const WORD: i64 = 8;
 const ROUNDS_MAX: usize = 16;
 
 /// The function's own row at an address.
-pub type FrameRules<'a> = dyn Fn(u64) -> Option<CallerRules> + 'a;
+pub type FrameRules<'a> = dyn Fn(ProcAddr) -> Option<CallerRules> + 'a;
 
 /// The table that a plan has got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frames {
     /// Where it lies.
-    pub table: Range<u64>,
+    pub table: Range<ProcAddr>,
     /// Patches by which it is found: the plan's last ones.
     pub patches: usize,
     /// Every instruction of the plan's code is described.
@@ -73,7 +74,7 @@ impl Plan {
         let patches_before = self.patches.len();
         for lookup in &lookups {
             for site in &lookup.sites {
-                let island = |at| FrameLookup { table }.island(&site.site, &site.displaced, at);
+                let island = |at: ProcAddr| FrameLookup { table }.island(&site.site, &site.displaced, at);
                 self.add_site(lookup, site, places[lookup.arena], (&island, Vec::new()), &mut Entries::default())?;
             }
         }
@@ -81,7 +82,7 @@ impl Plan {
         let Some(written) = write_frames(&entries).filter(|_| !entries.is_empty()) else {
             return Err(Error::Body { function: lookups[0].name.clone(), reason: "no table can be written".into() });
         };
-        let bytes = with_index(&entries, &written, table);
+        let bytes = with_index(&entries, &written, table.0);
         let code = &mut self.arenas[arena];
         code.resize(table_at, 0xcc);
         code.extend_from_slice(&bytes);
@@ -109,24 +110,25 @@ impl Plan {
     }
 
     fn entry_of(&self, piece: &Piece) -> (u64, Origin) {
-        let at_patch = |patch: usize| Origin::Instruction(self.patches[patch].address);
+        let at_patch = |patch: usize| Origin::Instruction(self.patches[patch].address.0);
         match piece.role {
-            PieceRole::Island { patch, entry, .. } => (entry, at_patch(patch)),
-            PieceRole::Carrier { patch } => (piece.range.start, at_patch(patch)),
-            PieceRole::Calibration | PieceRole::Routines => (piece.range.start, Origin::Called),
+            PieceRole::Island { patch, entry, .. } => (entry.0, at_patch(patch)),
+            PieceRole::Carrier { patch } => (piece.range.start.0, at_patch(patch)),
+            PieceRole::Calibration | PieceRole::Routines => (piece.range.start.0, Origin::Called),
         }
     }
 
     fn course(&self, piece: &Piece, entries: &[(u64, Origin)]) -> Course {
         let copies: BTreeMap<u64, u64> =
-            self.copies.range(piece.range.clone()).map(|(copy, original)| (*copy, *original)).collect();
+            self.copies.range(piece.range.clone()).map(|(copy, original)| (copy.0, original.0)).collect();
         let bytes = self.bytes_of(piece);
-        follow(&OurCode { at: piece.range.start, bytes, entries, copies: &copies })
+        follow(&OurCode { at: piece.range.start.0, bytes, entries, copies: &copies })
     }
 
     fn bytes_of(&self, piece: &Piece) -> &[u8] {
         // Routines begin their arenas, and all other pieces follow one behind the other.
-        let base = self.pieces.iter().find(|other| other.arena == piece.arena).map_or(0, |first| first.range.start);
+        let base =
+            self.pieces.iter().find(|other| other.arena == piece.arena).map_or(ProcAddr(0), |first| first.range.start);
         let (from, to) = ((piece.range.start - base) as usize, (piece.range.end - base) as usize);
         self.arenas[piece.arena].get(from..to).unwrap_or(&[])
     }
@@ -135,8 +137,10 @@ impl Plan {
     fn course_of_routines(&self, piece: &Piece, called: &mut BTreeSet<u64>) -> Course {
         let mut known = 0;
         for _ in 0..ROUNDS_MAX {
-            let entries: Vec<(u64, Origin)> =
-                called.range(piece.range.clone()).map(|address| (*address, Origin::Called)).collect();
+            let entries: Vec<(u64, Origin)> = called
+                .range(piece.range.start.0..piece.range.end.0)
+                .map(|address| (*address, Origin::Called))
+                .collect();
             let course = self.course(piece, &entries);
             called.extend(course.called.iter().copied());
             if entries.len() == known {
@@ -153,18 +157,20 @@ struct Made<'a> {
     entries: Vec<FrameEntry>,
     is_whole: bool,
     rules: &'a FrameRules<'a>,
-    exits: &'a BTreeMap<u64, ExitKind>,
+    exits: &'a BTreeMap<ProcAddr, ExitKind>,
 }
 
 impl Made<'_> {
     /// The program's own row. Compilers don't say that a register has its caller's value again when it was popped: where
     /// it was saved is said to be below the stack pointer then, where our code writes. At a `ret` all have theirs, and a
     /// jump changes none, so that where it leads says it.
-    fn rules_at(&self, address: u64) -> Option<CallerRules> {
+    fn rules_at(&self, address: ProcAddr) -> Option<CallerRules> {
         let mut rules = (self.rules)(address)?;
         let after = match self.exits.get(&address) {
             Some(ExitKind::Ret { .. }) => Some(called()),
-            Some(ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target }) => (self.rules)(*target),
+            Some(ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target }) => {
+                (self.rules)(ProcAddr(*target))
+            }
             _ => None,
         };
         let after = after.filter(|after| rules.cfa == called().cfa && after.cfa == rules.cfa);
@@ -180,7 +186,7 @@ impl Made<'_> {
         for (range, state) in course.states.values() {
             let rules = match state.origin {
                 Origin::Called => Some(called()),
-                Origin::Instruction(address) => self.rules_at(address),
+                Origin::Instruction(address) => self.rules_at(ProcAddr(address)),
             };
             match rules.and_then(|rules| row(state, &rules)) {
                 Some(row) => self.put(range, row),
@@ -312,13 +318,13 @@ mod tests {
     use super::*;
     use crate::{Patch, Role};
 
-    const CODE: u64 = 0x7f00_0000_0000;
-    const FUNCTION: u64 = 0x40_0000;
+    const CODE: ProcAddr = ProcAddr(0x7f00_0000_0000);
+    const FUNCTION: ProcAddr = ProcAddr(0x40_0000);
     /// push rax; push r8; call far; pop r8; pop rax
     const PROBE: [u8; 12] = [0x50, 0x41, 0x50, 0xe8, 0, 0, 1, 0, 0x41, 0x58, 0x58, 0x90];
 
     /// A plan of one island or carrier with these bytes, to which the instruction at [`FUNCTION`] leads.
-    fn plan(bytes: &[u8], copies: &[(u64, u64)], is_carrier: bool) -> Plan {
+    fn plan(bytes: &[u8], copies: &[(u64, ProcAddr)], is_carrier: bool) -> Plan {
         let (original, patched) = (vec![0; 5], vec![0xe9, 0, 0, 0, 0]);
         let patch = Patch { address: FUNCTION, original, patched, function: "f".into(), role: Role::Entry };
         let role = match is_carrier {
@@ -329,7 +335,7 @@ mod tests {
             arenas: vec![bytes.to_vec()],
             patches: vec![patch],
             pieces: vec![Piece { arena: 0, range: CODE..CODE + bytes.len() as u64, role }],
-            copies: copies.iter().map(|(copy, original)| (CODE + copy, *original)).collect(),
+            copies: copies.iter().map(|(copy, original)| (CODE + *copy, *original)).collect(),
             ..Plan::default()
         }
     }
@@ -346,7 +352,7 @@ mod tests {
     fn bases(plan: &Plan, rules: &FrameRules<'_>) -> (Vec<(u64, BaseAt)>, bool) {
         let (entries, is_whole) = plan.frame_entries(rules);
         let rows = entries.into_iter().flat_map(|entry| entry.rows);
-        (rows.map(|(from, row)| (from - CODE, row.base)).collect(), is_whole)
+        (rows.map(|(from, row)| (from - CODE.0, row.base)).collect(), is_whole)
     }
 
     #[test]
@@ -354,7 +360,7 @@ mod tests {
         // The probe; then a copy of `push rbp; mov rbp, rsp`, and back.
         let code = [&PROBE[..], &[0x55, 0x48, 0x89, 0xe5, 0xe9, 0, 0, 0, 1]].concat();
         let plan = plan(&code, &[(12, FUNCTION), (13, FUNCTION + 1)], false);
-        let own = |address: u64| match address - FUNCTION {
+        let own = |address: ProcAddr| match address - FUNCTION {
             0 => Some(rules((7, 8), Kept::Unchanged)),
             1 => Some(rules((7, 16), Kept::At(-16))),
             4 => Some(rules((6, 16), Kept::At(-16))),
@@ -377,7 +383,7 @@ mod tests {
         let rbx_at = |at: u64, own: &FrameRules<'_>| {
             let (entries, _) = plan.frame_entries(own);
             let rows = entries.iter().flat_map(|entry| &entry.rows).rev();
-            rows.into_iter().find(|(from, _)| *from <= CODE + at).map(|(_, row)| row.kept[0])
+            rows.into_iter().find(|(from, _)| *from <= CODE.0 + at).map(|(_, row)| row.kept[0])
         };
         let by_stack = |_| Some(rules((7, 24), Kept::At(-16)));
         let by_frame_pointer = |_| Some(rules((6, 16), Kept::At(-16)));
@@ -452,9 +458,9 @@ mod tests {
         ] {
             let mut plan = plan(&code, &[(0, FUNCTION), (13, FUNCTION + 1)], false);
             plan.exits.insert(FUNCTION + 1, exit);
-            let all = |address| if address == 1 { Some(called()) } else { own(address) };
+            let all = |address| if address == ProcAddr(1) { Some(called()) } else { own(address) };
             let (entries, is_whole) = plan.frame_entries(&all);
-            let row = entries.iter().flat_map(|entry| &entry.rows).find(|(from, _)| *from == CODE + 4);
+            let row = entries.iter().flat_map(|entry| &entry.rows).find(|(from, _)| *from == CODE.0 + 4);
             assert_eq!(row.map(|(_, row)| row.kept[1]), kept, "{name} ({target})");
             assert_eq!(is_whole, kept.is_some(), "{name}");
         }
@@ -463,11 +469,11 @@ mod tests {
     #[test]
     fn the_index_leads_to_the_entries() {
         let entry = |from: u64| FrameEntry { range: from..from + 16, rows: vec![(from, FrameRow::CALLED)] };
-        let entries = [entry(CODE), entry(CODE + 64)];
+        let entries = [entry(CODE.0), entry(CODE.0 + 64)];
         let written = write_frames(&entries).expect("it can be written");
         let bytes = with_index(&entries, &written, 0x1000);
         let word = |index: usize| u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().expect("a word"));
-        assert_eq!([word(0), word(1), word(2)], [CODE, CODE + 80, 2]);
+        assert_eq!([word(0), word(1), word(2)], [CODE.0, CODE.0 + 80, 2]);
         for (number, entry) in entries.iter().enumerate() {
             let row = 3 + 3 * number;
             assert_eq!([word(row), word(row + 1)], [entry.range.start, entry.range.end]);

@@ -4,15 +4,16 @@
 
 use crate::{ArenaPlace, Entries, Error, ISLAND_ALIGNMENT, Plan, PlannedFunction};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{GATHER_BYTES_MAX, Gather, ISLAND_OVERHEAD_MAX};
 
 /// Facts that the code needs.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherAt<'a> {
     /// Address of the words that threads and their monitor share.
-    pub words: u64,
+    pub words: ProcAddr,
     /// Code of bindings and tools: who returns there is not held.
-    pub passes: &'a [Range<u64>],
+    pub passes: &'a [Range<ProcAddr>],
 }
 
 /// Bytes of code `functions` of arena `arena` need at most.
@@ -36,7 +37,7 @@ pub fn build_gather(functions: &[PlannedFunction], places: &[ArenaPlace], at: Ga
         let place = places[function.arena];
         let gather = Gather { gate: place.gate, words: at.words, passes: at.passes.to_vec() };
         for site in &function.sites {
-            let island = |address| gather.island(&site.site, &site.displaced, address);
+            let island = |address: ProcAddr| gather.island(&site.site, &site.displaced, address);
             plan.add_site(function, site, place, (&island, Vec::new()), &mut entries)?;
         }
     }

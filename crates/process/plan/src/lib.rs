@@ -22,6 +22,7 @@ use script::ArenaScript;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
     ExitKind, ISLAND_OVERHEAD_MAX, Island, JumpForm, ProbeCode, Purpose, Refusal, SiteKind, WindowCode,
@@ -45,7 +46,7 @@ pub struct Routines<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
     /// First byte.
-    pub address: u64,
+    pub address: ProcAddr,
     /// Bytes before.
     pub original: Vec<u8>,
     /// Bytes after.
@@ -75,7 +76,7 @@ pub struct Piece {
     /// Which arena.
     pub arena: usize,
     /// Its addresses.
-    pub range: Range<u64>,
+    pub range: Range<ProcAddr>,
     /// Its role.
     pub role: PieceRole,
 }
@@ -92,7 +93,7 @@ pub enum PieceRole {
         /// Number of the patch.
         patch: usize,
         /// Its first instruction; what stands before it is reached from there.
-        entry: u64,
+        entry: ProcAddr,
         /// Bodies of the script that run there, in this order.
         bodies: Vec<usize>,
     },
@@ -111,17 +112,17 @@ pub struct Plan {
     /// Writes to text, in order.
     pub patches: Vec<Patch>,
     /// Address of the function that measures what a probe costs.
-    pub calibration: u64,
+    pub calibration: ProcAddr,
     /// Displaced instruction to its place in an island.
-    pub moves: BTreeMap<u64, u64>,
+    pub moves: BTreeMap<ProcAddr, ProcAddr>,
     /// Copy of a displaced instruction to its original.
-    pub copies: BTreeMap<u64, u64>,
+    pub copies: BTreeMap<ProcAddr, ProcAddr>,
     /// Instructions by which functions are left.
-    pub exits: BTreeMap<u64, ExitKind>,
+    pub exits: BTreeMap<ProcAddr, ExitKind>,
     /// The pieces in the arenas, and where each lies.
     pub pieces: Vec<Piece>,
     /// Names of shared routines of scripts, by their addresses.
-    pub routines: BTreeMap<u64, &'static str>,
+    pub routines: BTreeMap<ProcAddr, &'static str>,
 }
 
 /// Bytes of code `functions` of arena `arena` need at most.
@@ -140,7 +141,7 @@ pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena
 pub fn build(
     functions: &[PlannedFunction],
     places: &[ArenaPlace],
-    (header, hold_words): (u64, u64),
+    (header, hold_words): (ProcAddr, ProcAddr),
     routines: &Routines<'_>,
     calibration_probe: u32,
 ) -> Result<Plan, Error> {
@@ -162,7 +163,7 @@ pub fn build(
                 Leaving::With(probe) => Some(probe_code(place, header, routines, probe)),
                 Leaving::Nothing => None,
             };
-            let island = |at| match &hold {
+            let island = |at: ProcAddr| match &hold {
                 Some(hold) if function.holds == Holds::Only => hold.island(&site.site, &site.displaced, at),
                 hold => {
                     let purpose = match function.is_loop {
@@ -187,7 +188,7 @@ pub fn build(
 pub fn build_script(
     functions: &[PlannedFunction],
     places: &[ArenaPlace],
-    hold_words: u64,
+    hold_words: ProcAddr,
     script: &Script,
 ) -> Result<Plan, Error> {
     let shared = places.iter().map(|place| script.shared(*place)).collect::<Result<Vec<_>, _>>()?;
@@ -213,7 +214,7 @@ pub fn build_script(
 }
 
 /// Builds an island for an address.
-type BuildIsland<'a> = dyn Fn(u64) -> Result<Island, Refusal> + 'a;
+type BuildIsland<'a> = dyn Fn(ProcAddr) -> Result<Island, Refusal> + 'a;
 
 /// How far behind their beginnings the last islands with the same bodies are entered: mostly the next one's is the same,
 /// and it need not be built twice to be aligned.
@@ -222,8 +223,14 @@ struct Entries(BTreeMap<Vec<usize>, usize>);
 
 impl Entries {
     /// Builds an island at or behind `free`, so that what it runs first is aligned; and where that is.
-    fn aligned(&mut self, free: u64, bodies: &[usize], island: &BuildIsland<'_>) -> Result<(u64, Island), Refusal> {
-        let place = |entry: usize| (free + entry as u64).next_multiple_of(ISLAND_ALIGNMENT as u64) - entry as u64;
+    fn aligned(
+        &mut self,
+        free: ProcAddr,
+        bodies: &[usize],
+        island: &BuildIsland<'_>,
+    ) -> Result<(ProcAddr, Island), Refusal> {
+        let aligned = |at: ProcAddr| at.0.next_multiple_of(ISLAND_ALIGNMENT as u64);
+        let place = |entry: usize| ProcAddr(aligned(free + entry as u64) - entry as u64);
         let expected = self.0.get(bodies).copied().unwrap_or(0);
         let built = island(place(expected))?;
         if built.entry == expected {
@@ -235,7 +242,7 @@ impl Entries {
     }
 }
 
-fn probe_code(place: ArenaPlace, header: u64, routines: &Routines<'_>, probe: u32) -> ProbeCode {
+fn probe_code(place: ArenaPlace, header: ProcAddr, routines: &Routines<'_>, probe: u32) -> ProbeCode {
     let (enter, leave) = (place.code + routines.enter, place.code + routines.leave);
     ProbeCode { gate: place.gate, header, probe, enter, leave, inline: None }
 }
@@ -252,7 +259,7 @@ impl Plan {
     fn add_calibration(
         &mut self,
         places: &[ArenaPlace],
-        header: u64,
+        header: ProcAddr,
         routines: &Routines<'_>,
         probe: u32,
     ) -> Result<(), Error> {
@@ -290,12 +297,12 @@ impl Plan {
         let at = at + island.entry as u64;
         self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
         if let SiteKind::Exit(exit) | SiteKind::Whole(exit) = site.kind {
-            self.exits.insert(exit.at, exit.kind);
+            self.exits.insert(ProcAddr(exit.at), exit.kind);
         }
-        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
+        self.add_moves(island.moves, ProcAddr(site.at));
         let role = if matches!(site.kind, SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
-            address,
+            address: ProcAddr(address),
             original: original.to_vec(),
             patched: patched.to_vec(),
             function: function.name.clone(),
@@ -303,12 +310,12 @@ impl Plan {
         };
         match site.jump {
             JumpForm::Near5 => {
-                let jump = encode_near_jump(site.at, at).map_err(refused)?;
+                let jump = encode_near_jump(site.at, at.0).map_err(refused)?;
                 self.patches.push(patch(site.at, &planned.overwritten, &jump, role));
             }
             JumpForm::Short2 { via } => {
                 // The springboard first: from the moment the short jump stands, it must lead somewhere.
-                let second = encode_near_jump(via, at).map_err(refused)?;
+                let second = encode_near_jump(via, at.0).map_err(refused)?;
                 self.patches.push(patch(via, &planned.springboard, &second, Role::Springboard));
                 let first = encode_short_jump(site.at, via).map_err(refused)?;
                 self.patches.push(patch(site.at, &planned.overwritten, &first, role));
@@ -328,7 +335,7 @@ impl Plan {
         place: ArenaPlace,
     ) -> Result<(), Error> {
         let address = carrier.displaced.start;
-        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address == address) {
+        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address.0 == address) {
             return Ok(());
         }
         let refused = |source| Error::Site { function: function.name.clone(), source };
@@ -340,14 +347,20 @@ impl Plan {
         arena.extend_from_slice(&island.bytes);
         let range = at..at + island.bytes.len() as u64;
         self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
-        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != address));
-        let jump = encode_near_jump(address, at).map_err(refused)?;
+        self.add_moves(island.moves, ProcAddr(address));
+        let jump = encode_near_jump(address, at.0).map_err(refused)?;
         let original = displaced[..jump.len()].to_vec();
         let (patched, function) = (jump.to_vec(), function.name.clone());
+        let address = ProcAddr(address);
         self.patches.push(Patch { address, original, patched, function, role: Role::Carrier });
         let role = PieceRole::Carrier { patch: self.patches.len() - 1 };
         self.pieces.push(Piece { arena: arena_number, range, role });
         Ok(())
+    }
+
+    /// A thread on the first instruction may stay: a patch begins there.
+    fn add_moves(&mut self, moves: Vec<(ProcAddr, ProcAddr)>, first: ProcAddr) {
+        self.moves.extend(moves.into_iter().filter(|(old, _)| *old != first));
     }
 
     fn check(&self, places: &[ArenaPlace]) -> Result<(), Error> {
@@ -376,7 +389,7 @@ impl Plan {
     }
 
     /// The address where a thread at `address` must go on, if it may not stand there while the patches are written.
-    pub fn moved(&self, address: u64) -> Option<u64> {
+    pub fn moved(&self, address: ProcAddr) -> Option<ProcAddr> {
         self.moves.get(&address).copied()
     }
 }
@@ -392,7 +405,7 @@ impl fmt::Display for Plan {
             };
             let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
             let (before, after) = (hex(&patch.original), hex(&patch.patched));
-            writeln!(f, "{:#x}  {before:<15} -> {after:<15}  {role} of {}", patch.address, patch.function)?;
+            writeln!(f, "{}  {before:<15} -> {after:<15}  {role} of {}", patch.address, patch.function)?;
         }
         let code: usize = self.arenas.iter().map(Vec::len).sum();
         write!(f, "{} writes, {} bytes of code in {} arenas", self.patches.len(), code, self.arenas.len())

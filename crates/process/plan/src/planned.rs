@@ -2,7 +2,8 @@
 //!
 //! Next: `build` and `build_script` in the crate's root, which make the plan.
 
-use trimtab_x86::{Hold, Inline, Refusal, Site, SiteKind};
+use trimtab_types::ProcAddr;
+use trimtab_x86::{Hold, Inline, PatchSite, Refusal, SiteKind};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub enum Holds {
 }
 
 impl Holds {
-    pub(crate) fn hold(self, place: ArenaPlace, words: u64) -> Option<Hold> {
+    pub(crate) fn hold(self, place: ArenaPlace, words: ProcAddr) -> Option<Hold> {
         (self != Holds::No).then_some(Hold { gate: place.gate, words })
     }
 }
@@ -57,7 +58,7 @@ impl Holds {
 #[derive(Clone, Debug)]
 pub struct PlannedSite {
     /// The place.
-    pub site: Site,
+    pub site: PatchSite,
     /// Bytes of `site.displaced`.
     pub displaced: Vec<u8>,
     /// Bytes of `site.overwritten`.
@@ -101,9 +102,9 @@ pub struct Unread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaPlace {
     /// Address of the gate word.
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// Address of the code.
-    pub code: u64,
+    pub code: ProcAddr,
     /// Bytes of code it has room for.
     pub capacity: u64,
 }
@@ -139,14 +140,14 @@ pub enum Error {
         capacity: u64,
     },
     /// Two sites want the same bytes.
-    #[error("{first} and {second} would both be patched at {address:#x}; leave one of them out")]
+    #[error("{first} and {second} would both be patched at {address}; leave one of them out")]
     Overlap {
         /// One function.
         first: String,
         /// The other.
         second: String,
         /// Where.
-        address: u64,
+        address: ProcAddr,
     },
 }
 

@@ -12,6 +12,7 @@ use trimtab_snippet::emit::{
     shared_routines,
 };
 use trimtab_snippet::ir::{Body, Unit, When};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Hold, ISLAND_OVERHEAD_MAX, Island, ProbeBytes, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
 };
@@ -46,7 +47,7 @@ impl Script {
     }
 
     /// The script in an arena with these routines and this gate word.
-    pub(crate) fn in_arena<'a>(&'a self, routines: &'a Routines, gate: u64) -> ArenaScript<'a> {
+    pub(crate) fn in_arena<'a>(&'a self, routines: &'a Routines, gate: ProcAddr) -> ArenaScript<'a> {
         ArenaScript { script: self, routines, gate, reentrant: bodies_are_reentrant(&self.unit) }
     }
 
@@ -54,7 +55,7 @@ impl Script {
     ///
     /// # Errors
     /// [`Error::Body`] if a body can't be compiled at all.
-    pub fn code_needed(&self, functions: &[PlannedFunction], arena: usize, near: u64) -> Result<u64, Error> {
+    pub fn code_needed(&self, functions: &[PlannedFunction], arena: usize, near: ProcAddr) -> Result<u64, Error> {
         let place = ArenaPlace { gate: near, code: near + 4096, capacity: 0 };
         let shared = self.shared(place)?;
         let code = self.in_arena(&shared.addresses, place.gate);
@@ -81,7 +82,7 @@ fn body_error(function: &str, error: &dyn std::fmt::Display) -> Error {
 pub(crate) struct ArenaScript<'a> {
     pub script: &'a Script,
     pub routines: &'a Routines,
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// True if no body of the script has to be alone on its thread.
     pub reentrant: bool,
 }
@@ -93,12 +94,12 @@ impl ArenaScript<'_> {
         planned: &PlannedSite,
         bodies: &FunctionBodies,
         hold: Option<&Hold>,
-        at: u64,
+        at: ProcAddr,
     ) -> Result<Island, Refusal> {
         let site = &planned.site;
         let (enter, point) = match site.kind {
-            SiteKind::At(address) => (&bodies.point, address),
-            _ => (&bodies.entry, site.at),
+            SiteKind::At(address) => (&bodies.point, ProcAddr(address)),
+            _ => (&bodies.entry, ProcAddr(site.at)),
         };
         let hold = hold.filter(|_| Hold::fits(site.kind));
         let held = hold.map(|hold| -> Box<WriteProbe<'_, Refusal>> { Box::new(|place| hold.written(place)) });
@@ -113,7 +114,7 @@ impl ArenaScript<'_> {
     fn writers<'a>(
         &'a self,
         numbers: &'a [usize],
-        point: u64,
+        point: ProcAddr,
         planned: &PlannedSite,
     ) -> Vec<Box<WriteProbe<'a, Refusal>>> {
         if numbers.is_empty() {
@@ -126,7 +127,7 @@ impl ArenaScript<'_> {
     fn compiled(
         &self,
         numbers: &[usize],
-        point: u64,
+        point: ProcAddr,
         (unread, answers_in_flags): (Unread, bool),
         place: ProbePlace,
     ) -> Result<ProbeBytes, Refusal> {
@@ -147,7 +148,7 @@ impl ArenaScript<'_> {
         Ok(ProbeBytes { bytes: code.bytes, entry: code.entry })
     }
 
-    fn length(&self, numbers: &[usize], at: u64) -> Result<usize, Refusal> {
+    fn length(&self, numbers: &[usize], at: ProcAddr) -> Result<usize, Refusal> {
         if numbers.is_empty() {
             return Ok(0);
         }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Modules::read(waiting.pid(), &ImageCache::in_memory(), &|mapped| path == std::path::Path::new(mapped))?;
     let prepared = Prepared::new(&modules, &spread(&modules, probes)?)?;
     let before = text_of(waiting.pid(), &modules)?;
-    let setup = Setup { functions: prepared.probes.len() as u64, ranks: 1, details: 0 };
+    let setup = Setup { functions: prepared.probes().len() as u64, ranks: 1, details: 0 };
     let (mut inserts_ms, mut removes_ms, mut places, mut is_restored) = (Vec::new(), Vec::new(), 0, true);
     for _ in 0..cycles {
         let mut inserted = prepared.insert(waiting.pid(), setup, &begin_recording)?;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{}",
         json!({
             "file": path,
-            "probes": prepared.probes.len(),
+            "probes": prepared.probes().len(),
             "writes": places,
             "restored": is_restored,
             "insert_ms_max": most(&inserts_ms),
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// So many of the functions that can be patched, evenly spread.
 fn spread(modules: &Modules, count: usize) -> Result<Vec<FunctionRequest>, Box<dyn Error>> {
     let all = requests(modules, flag::TIMED);
-    let accepted: BTreeSet<u64> = Prepared::new(modules, &all)?.addresses.iter().map(|address| address.0).collect();
+    let accepted: BTreeSet<u64> = Prepared::new(modules, &all)?.addresses().map(|address| address.0).collect();
     let able: Vec<FunctionRequest> = all.into_iter().filter(|request| accepted.contains(&request.address.0)).collect();
     if able.len() < count {
         return Err(format!("only {} functions can be patched, {count} were asked for", able.len()).into());

@@ -93,7 +93,8 @@ fn once(pid: Pid, path: &str, directory: &Path, timed: bool) -> Result<Value, Bo
 fn reasons(prepared: &Prepared) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for refused in &prepared.refused {
-        let words = refused.reason.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        let reason = refused.reason.to_string();
+        let words = reason.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
         *counts.entry(words.collect::<Vec<_>>().join(" ")).or_default() += 1;
     }
     counts

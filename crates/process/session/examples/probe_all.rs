@@ -47,7 +47,8 @@ fn print_refusals(prepared: &Prepared) {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for refused in &prepared.refused {
         // Addresses would make every reason a reason of its own.
-        let words = refused.reason.split_whitespace().filter(|word| !word.contains("0x"));
+        let reason = refused.reason.to_string();
+        let words = reason.split_whitespace().filter(|word| !word.contains("0x"));
         *reasons.entry(words.collect::<Vec<_>>().join(" ")).or_default() += 1;
     }
     for (reason, count) in reasons {
@@ -60,18 +61,18 @@ fn print_refusals(prepared: &Prepared) {
 
 fn cycle(pid: Pid, modules: &Modules, prepared: &Prepared) -> Result<String, Box<dyn Error>> {
     let before = text_of(pid, modules)?;
-    let functions = prepared.probes.iter().map(|probe| u64::from(probe.function) + 1).max().unwrap_or(1);
+    let functions = prepared.probes().map(|probe| u64::from(probe.function) + 1).max().unwrap_or(1);
     let mut inserted = prepared.insert(pid, Setup { functions, ranks: 1, details: 0 }, &begin_recording)?;
     std::thread::sleep(IN_BETWEEN);
     let removal = inserted.remove()?;
     let view = inserted.view();
     let called =
         |probe: &Probe| view.slots().map(|slot| slot.stat(probe.function as u64).calls.load(Relaxed)).sum::<u64>();
-    let calls: Vec<u64> = prepared.probes.iter().map(called).collect();
+    let calls: Vec<u64> = prepared.probes().map(called).collect();
     let same = if text_of(pid, modules)? == before { "restored" } else { "DIFFERENT" };
     Ok(format!(
         "{} functions, {} places; held {:.1} ms and {:.1} ms; {} calls of {} functions; {same}; {} bytes left, {} foreign",
-        prepared.probes.len(),
+        prepared.probes().len(),
         inserted.point_count,
         inserted.pause_ns as f64 / 1e6,
         removal.pause_ns_max as f64 / 1e6,

@@ -79,7 +79,7 @@ impl Subject {
         if self.inserted.is_some() {
             return Err("a probe is in already; remove it first".into());
         }
-        let request = FunctionRequest { name: self.function.clone(), address: self.address, probe };
+        let request = FunctionRequest { name: self.function.clone(), address: self.address, work: probe.into() };
         let prepared = Prepared::new(&self.modules, &[request])?;
         if let Some(refused) = prepared.refused.first() {
             return Err(format!("{} can't be patched: {}", refused.name, refused.reason).into());

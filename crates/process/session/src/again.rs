@@ -45,7 +45,7 @@ mod tests {
     }
 
     fn final_error() -> Error {
-        Error::NothingToDo { pid: Pid(1), reason: "no".into() }
+        Error::NothingToDo { pid: Pid(1) }
     }
 
     /// Fails so often, in this way, and then succeeds; what comes out, and the number of attempts.

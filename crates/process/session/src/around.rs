@@ -3,10 +3,10 @@
 //!
 //! Next: `private` for variables; `trimtab-x86`'s `how_far`, which asks.
 
-use crate::inside::Inside;
 use crate::pointed::Given;
 use crate::private::{calls_of, private_variable};
-use crate::returns::{imported, returns_twice};
+use crate::returns::{flow_of, imported, returns_twice};
+use crate::subject::Subject;
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
@@ -19,7 +19,10 @@ const FUNCTIONS_MAX: u32 = 200;
 
 /// A loop and what is around it.
 pub(crate) struct Around<'a> {
-    pub(crate) inside: &'a Inside<'a>,
+    pub(crate) subject: &'a Subject<'a>,
+    /// Where the loop's function begins.
+    pub(crate) entry: u64,
+    pub(crate) flow: &'a ControlFlow,
     pub(crate) found: &'a Loop,
     pub(crate) keeps_counters: bool,
     /// Where in the source an instruction is from.
@@ -40,7 +43,7 @@ impl Around<'_> {
         }
         left.set(left.get() - 1);
         let mut further = |target, register, bytes| self.writes_at(target, (register, bytes), depth + 1, left);
-        let seen = self.inside.subject().analysed(ProcAddr(target), |code, analysis| {
+        let seen = self.subject.analysed(ProcAddr(target), |code, analysis| {
             let flow = ControlFlow::of(analysis);
             Ok(writes_through(code, analysis, &flow, (register, &bytes), &mut further))
         });
@@ -58,23 +61,23 @@ impl Surroundings for Around<'_> {
     }
 
     fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
-        private_variable(self.inside.subject(), (self.inside, self.found), address, bytes)
+        private_variable(self.subject, (self.entry, self.flow, self.found), address, bytes)
     }
 
     fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
-        Given::new(self.inside.subject(), &Given::all()).leaves_alone(target, register, about)
+        Given::new(self.subject, &Given::all()).leaves_alone(target, register, about)
     }
 
     fn is_own_of_callers(&self, register: u8, bytes: Range<i64>) -> bool {
-        let subject = self.inside.subject();
-        let Some(calls) = calls_of(subject, self.inside.entry()).filter(|calls| !calls.is_empty()) else {
+        let subject = self.subject;
+        let Some(calls) = calls_of(subject, self.entry).filter(|calls| !calls.is_empty()) else {
             return false;
         };
         let left = Given::all();
         let called = Called { around: self, given: Given::new(subject, &left) };
         calls.into_iter().all(|(caller, call)| {
             let is_own = subject.analysed(ProcAddr(caller), |code, analysis| {
-                let flow = Inside::new(code, analysis, subject).flow;
+                let flow = flow_of(analysis, subject);
                 Ok(passes_own(code, analysis, &flow, (call, register, &bytes), &called))
             });
             is_own.unwrap_or(false)
@@ -86,11 +89,11 @@ impl Surroundings for Around<'_> {
     }
 
     fn returns_twice(&self, target: u64) -> bool {
-        returns_twice(self.inside.subject(), target)
+        returns_twice(self.subject, target)
     }
 
     fn imported(&self, target: u64) -> Option<String> {
-        imported(self.inside.subject(), target)
+        imported(self.subject, target)
     }
 }
 

@@ -8,8 +8,8 @@
 
 use crate::gone::is_changed_by_others;
 use crate::leftover::{Leftover, look_in, patches_of};
+use crate::mapped::is_ours as is_memory_of_ours;
 use crate::pages::PatchBytes;
-use crate::remove::is_ours as is_memory_of_ours;
 use std::ops::Range;
 use std::sync::OnceLock;
 use trimtab_os::{MappingTable, Memory, tracer_of};
@@ -21,7 +21,7 @@ const INT3: u8 = 0xcc;
 
 /// A process whose code is looked at.
 #[derive(Debug)]
-pub(crate) struct Witness<'a> {
+pub(crate) struct CodeReader<'a> {
     pid: Pid,
     maps: &'a MappingTable,
     ours: OnceLock<Option<Ours>>,
@@ -35,9 +35,9 @@ struct Ours {
     patches: Vec<PatchBytes>,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> CodeReader<'a> {
     pub(crate) fn new(pid: Pid, maps: &'a MappingTable) -> Self {
-        Witness { pid, maps, ours: OnceLock::new() }
+        CodeReader { pid, maps, ours: OnceLock::new() }
     }
 
     /// The cause in words, with the next step, for code at `address` that should be `wanted`.

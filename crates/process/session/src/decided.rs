@@ -4,16 +4,18 @@
 //! if every byte it was made from is the same in the process's memory, and only by the very program that made it: other
 //! versions may decide otherwise. Kept bytes are no more than a shortcut; damaged or foreign ones are made anew.
 //!
-//! Next: `prepare` decides, `image_cache` keeps.
+//! Next: `subject` decides, `image_cache` keeps.
 
+use crate::obstacle::Obstacle;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use trimtab_os::FileMapping;
 use trimtab_symbols::{fingerprint, gnu_build_id_of, seal_as, unseal_as};
+use trimtab_types::LoadBias;
 use trimtab_x86::{
-    Carrier, ExitKind, FunctionSites, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Site, SiteKind,
+    Carrier, ExitKind, FunctionSites, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, PatchSite, Refusal, SHORT_JUMP_LEN, SiteKind,
 };
 
 const MAGIC: &[u8; 8] = b"trimtabP";
@@ -33,12 +35,28 @@ pub(crate) struct Decision {
     pub outcome: Result<OwnSites, String>,
 }
 
+/// A place to patch, at its addresses in the file. They are another process's only by its bias.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileSite(PatchSite);
+
+impl FileSite {
+    /// Of a place in a process.
+    fn of(site: &PatchSite, bias: LoadBias) -> FileSite {
+        FileSite(site.shifted(bias.0.wrapping_neg()))
+    }
+
+    /// The place in a process.
+    pub(crate) fn in_process(&self, bias: LoadBias) -> PatchSite {
+        self.0.shifted(bias.0)
+    }
+}
+
 /// Where a function can be patched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnSites {
-    entry: Site,
+    entry: FileSite,
     /// Each different from the others and from the entry.
-    exits: Vec<Site>,
+    exits: Vec<FileSite>,
     /// Why not all exits can be patched, if that is so.
     refused: Option<String>,
     /// True if its caller may look at the flags it leaves behind.
@@ -47,13 +65,13 @@ pub(crate) struct OwnSites {
 
 impl OwnSites {
     /// Of what the analysis chose, at addresses that are `bias` higher than the file's.
-    pub(crate) fn of(sites: FunctionSites, bias: u64, answers_in_flags: bool) -> Result<Self, String> {
-        let to_file = bias.wrapping_neg();
+    pub(crate) fn of(sites: FunctionSites, bias: LoadBias, answers_in_flags: bool) -> Result<Self, String> {
+        let to_file = bias.0.wrapping_neg();
         let reason = |refusal: Refusal| refusal.shifted(to_file).to_string();
-        let entry = sites.entry.map_err(reason)?.shifted(to_file);
+        let entry = FileSite::of(&sites.entry.map_err(reason)?, bias);
         let mut own = OwnSites { entry, exits: Vec::new(), refused: None, answers_in_flags };
         for (exit, site) in sites.exits {
-            match site.map(|site| site.shifted(to_file)) {
+            match site.map(|site| FileSite::of(&site, bias)) {
                 Ok(site) if site != own.entry && !own.exits.contains(&site) => own.exits.push(site),
                 Err(refusal) if exit.kind != ExitKind::FallsThrough && own.refused.is_none() => {
                     own.refused = Some(reason(refusal));
@@ -65,11 +83,11 @@ impl OwnSites {
     }
 
     /// The places to patch, the entry first: alone, or `timed` with every exit.
-    pub(crate) fn chosen(&self, timed: bool) -> Result<impl Iterator<Item = &Site>, String> {
+    pub(crate) fn chosen(&self, timed: bool) -> Result<impl Iterator<Item = &FileSite>, Obstacle> {
         match &self.refused {
-            Some(reason) if timed => return Err(reason.clone()),
-            _ if timed && self.exits.is_empty() && self.entry.kind == SiteKind::Entry => {
-                return Err("it never returns".into());
+            Some(reason) if timed => return Err(Obstacle::Kept(reason.clone())),
+            _ if timed && self.exits.is_empty() && self.entry.0.kind == SiteKind::Entry => {
+                return Err(Obstacle::NeverReturns);
             }
             _ => {}
         }
@@ -77,7 +95,7 @@ impl OwnSites {
         Ok(std::iter::once(&self.entry).chain(exits))
     }
 
-    fn all(&self) -> impl Iterator<Item = &Site> {
+    fn all(&self) -> impl Iterator<Item = &FileSite> {
         std::iter::once(&self.entry).chain(&self.exits)
     }
 }
@@ -155,7 +173,7 @@ fn is_sound(decision: &Decision) -> bool {
             && carrier.displaced.start == carrier.overwritten.start
             && makes_room
     };
-    let is_sound_site = |site: &Site| {
+    let is_sound_site = |FileSite(site): &FileSite| {
         let fits = match site.jump {
             JumpForm::Near5 => is_patch(&site.overwritten, NEAR_JUMP_LEN) && site.carrier.is_none(),
             JumpForm::Short2 { via } => {
@@ -182,8 +200,8 @@ mod tests {
 
     const ENGINE: u64 = 0x1234;
 
-    fn site(at: u64, kind: SiteKind) -> Site {
-        Site {
+    fn site(at: u64, kind: SiteKind) -> PatchSite {
+        PatchSite {
             at,
             overwritten: at..at + 5,
             displaced: at..at + 6,
@@ -204,15 +222,15 @@ mod tests {
 
     fn good() -> Decisions {
         let carrier = Carrier { overwritten: 0x2040..0x2045, displaced: 0x2040..0x204a, resume: Some(0x204a) };
-        let exit = Site {
+        let exit = PatchSite {
             overwritten: 0x2060..0x2062,
             jump: JumpForm::Short2 { via: 0x2045 },
             carrier: Some(carrier),
             ..site(0x2060, SiteKind::Exit(ret(0x2065)))
         };
         let own = OwnSites {
-            entry: site(0x2000, SiteKind::Entry),
-            exits: vec![exit],
+            entry: FileSite(site(0x2000, SiteKind::Entry)),
+            exits: vec![FileSite(exit)],
             refused: None,
             answers_in_flags: false,
         };
@@ -245,17 +263,17 @@ mod tests {
             ("no_parts", |all| all.0[0].parts.clear()),
             ("a_part_that_ends_before_it_begins", |all| all.0[0].parts.push(Range { start: 9, end: 8 })),
             ("begins_elsewhere", |all| all.0[0].start += 1),
-            ("entry_outside", |all| own(all).entry = site(0x3000, SiteKind::Entry)),
-            ("displaced_outside", |all| own(all).entry.displaced.end = 0x3000),
-            ("jump_elsewhere", |all| own(all).entry.at += 1),
-            ("jump_too_long", |all| own(all).entry.overwritten.end += 1),
-            ("a_point", |all| own(all).entry.kind = SiteKind::At(0x2000)),
-            ("springboard_outside", |all| own(all).exits[0].jump = JumpForm::Short2 { via: 0x2100 }),
-            ("springboard_at_the_end_of_memory", |all| own(all).exits[0].jump = JumpForm::Short2 { via: u64::MAX }),
+            ("entry_outside", |all| own(all).entry.0 = site(0x3000, SiteKind::Entry)),
+            ("displaced_outside", |all| own(all).entry.0.displaced.end = 0x3000),
+            ("jump_elsewhere", |all| own(all).entry.0.at += 1),
+            ("jump_too_long", |all| own(all).entry.0.overwritten.end += 1),
+            ("a_point", |all| own(all).entry.0.kind = SiteKind::At(0x2000)),
+            ("springboard_outside", |all| own(all).exits[0].0.jump = JumpForm::Short2 { via: 0x2100 }),
+            ("springboard_at_the_end_of_memory", |all| own(all).exits[0].0.jump = JumpForm::Short2 { via: u64::MAX }),
             ("carrier_too_short", |all| {
-                own(all).exits[0].carrier.as_mut().expect("has one").displaced.end = 0x2044;
+                own(all).exits[0].0.carrier.as_mut().expect("has one").displaced.end = 0x2044;
             }),
-            ("carrier_of_a_near_jump", |all| own(all).entry.carrier = own(all).exits[0].carrier.clone()),
+            ("carrier_of_a_near_jump", |all| own(all).entry.0.carrier = own(all).exits[0].0.carrier.clone()),
         ];
         for (name, change) in rows {
             let mut changed = good();
@@ -264,17 +282,27 @@ mod tests {
         }
         let mut crossing = good();
         crossing.0[1].parts.push(0x2ff0..0x3010);
-        own(&mut crossing).entry = site(0x2ffd, SiteKind::Entry);
+        own(&mut crossing).entry.0 = site(0x2ffd, SiteKind::Entry);
         assert_eq!(Decisions::from_bytes(ENGINE, &crossing.to_bytes(ENGINE)), None, "over a page boundary");
+    }
+
+    #[test]
+    fn places_of_a_file_are_its_processes_by_the_bias() {
+        let bias = LoadBias(0x7f00_0000_0000);
+        let there = site(0x7f00_0000_2000, SiteKind::Entry);
+        let of_file = FileSite::of(&there, bias);
+        assert_eq!(of_file, FileSite(site(0x2000, SiteKind::Entry)));
+        assert_eq!(of_file.in_process(bias), there);
+        assert_eq!(of_file.in_process(LoadBias(0x1000)).at, 0x3000, "another process");
     }
 
     #[test]
     fn what_is_chosen() {
         let (entry, whole) = (site(0x2000, SiteKind::Entry), site(0x2000, SiteKind::Whole(ret(0x2005))));
         let exit = site(0x2060, SiteKind::Exit(ret(0x2065)));
-        let of = |entry: &Site, exits: &[&Site], refused: Option<&str>| OwnSites {
-            entry: entry.clone(),
-            exits: exits.iter().map(|site| (*site).clone()).collect(),
+        let of = |entry: &PatchSite, exits: &[&PatchSite], refused: Option<&str>| OwnSites {
+            entry: FileSite(entry.clone()),
+            exits: exits.iter().map(|site| FileSite((*site).clone())).collect(),
             refused: refused.map(str::to_string),
             answers_in_flags: false,
         };
@@ -287,7 +315,7 @@ mod tests {
             ("refused_exit", of(&entry, &[&exit], Some("why")), true, Err("why")),
             ("refused_exit_untimed", of(&entry, &[&exit], Some("why")), false, Ok(1)),
         ] {
-            let found = own.chosen(timed).map(Iterator::count);
+            let found = own.chosen(timed).map(Iterator::count).map_err(|obstacle| obstacle.to_string());
             assert_eq!(found, want.map_err(str::to_string), "{name}");
         }
     }

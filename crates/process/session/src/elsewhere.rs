@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::image_cache::{ImageCache, LoadedImage, name_of, name_with};
-use crate::modules::{check_own_memory, module_mappings};
+use crate::mapped::{check_own_memory, module_mappings};
 use std::sync::Arc;
 use trimtab_os::MappingTable;
 use trimtab_symbols::Image;

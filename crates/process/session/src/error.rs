@@ -2,6 +2,7 @@
 //!
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
+use crate::obstacle::Obstacle;
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 use trimtab_x86::NotCopyable;
@@ -84,12 +85,59 @@ pub enum Error {
         emulator: String,
     },
     /// Nothing to patch.
-    #[error("nothing to measure in process {pid}: {reason}")]
+    #[error(
+        "nothing to measure in process {pid}: none of the functions asked for can be patched (see `trimtab functions`)"
+    )]
     NothingToDo {
         /// The process.
         pid: Pid,
+    },
+    /// The memory that code was to be mapped at was taken each time by another thread.
+    #[error("process {pid} mapped memory of its own wherever trimtab's was to lie, several times; try again")]
+    PlacesTaken {
+        /// The process.
+        pid: Pid,
+    },
+    /// More arenas than the descriptor has room for.
+    #[error("the code to be patched in process {pid} lies in {places} far apart places; choose fewer modules")]
+    FarApart {
+        /// The process.
+        pid: Pid,
+        /// How many.
+        places: usize,
+    },
+    /// The plan could not be made.
+    #[error("no code could be made for process {pid}: {reason}")]
+    Plan {
+        /// The process.
+        pid: Pid,
         /// Why.
-        reason: String,
+        reason: trimtab_plan::Error,
+    },
+    /// Shared memory's descriptor was gone before it was opened, each time.
+    #[error(
+        "our shared memory's descriptor was not in process {pid}, {attempts} times: it has no descriptors left (`prlimit \
+         --pid {pid}`), or closes those that it does not know; try again"
+    )]
+    DescriptorLost {
+        /// The process.
+        pid: Pid,
+        /// How often.
+        attempts: usize,
+    },
+    /// Work on a process panicked.
+    #[error("trimtab failed inside while it worked on process {pid}; please report this")]
+    Internal {
+        /// The process.
+        pid: Pid,
+    },
+    /// No thread can be held where it leaves a function that every process of a job calls.
+    #[error("process {pid} can't be held: {why}")]
+    NotHeld {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        why: NotHeld,
     },
     /// The compiler has made something of the in-target routines that can't run in another program.
     #[error(
@@ -186,6 +234,40 @@ pub enum Error {
         pid: Pid,
         /// The other trimtab.
         monitor: Pid,
+    },
+}
+
+/// Why a process can't be held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotHeld {
+    /// More code calls the functions for the program than a hold has ranges for.
+    #[error("{ranges} libraries and functions call it for the program")]
+    ManyCallers {
+        /// How many.
+        ranges: usize,
+    },
+    /// None of its returns can be patched.
+    #[error("{function}: {reason}")]
+    Refused {
+        /// The function.
+        function: String,
+        /// Why.
+        reason: Obstacle,
+    },
+    /// The process has no such function.
+    #[error("it has no function {names}")]
+    NoFunction {
+        /// The names that were looked for.
+        names: String,
+    },
+    /// It went on while the hold was made.
+    #[error("it came out of MPI_Init while what holds it was put in")]
+    TooLate,
+    /// Somebody else has patched the same bytes.
+    #[error("somebody else has patched {address:#x}")]
+    PatchedByOthers {
+        /// Where.
+        address: u64,
     },
 }
 

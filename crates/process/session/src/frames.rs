@@ -9,24 +9,23 @@
 //! Where nobody walks stacks, nothing of this is done. Where it can't be done, reports say that frames are missed: another
 //! unwinder, one that is loaded later, a function without a table.
 //!
-//! Next: `trimtab-plan`'s `frames`, which makes the tables; `remove`, which waits for walks that still read one.
+//! Next: `trimtab-plan`'s `frames`, which makes the tables; `walks`, which tells who still reads one.
 
 use crate::handlers::{CANCEL_ANYWHERE, is_library};
 use crate::modules::{Module, Modules};
-use crate::prepare::{FunctionRequest, Prepared, all_sites};
+use crate::prepared::Prepared;
 use crate::reach::is_in_reach;
-use crate::remove::Target;
-use crate::threads::{Stacks, Stand, stands};
-use trimtab_os::{MappingTable, Memory, Stopped};
+use crate::request::{FunctionRequest, Work};
+use crate::serving::FOUND_AT;
+use crate::subject::all_sites;
+use trimtab_os::Memory;
 use trimtab_plan::{FrameRules, PlannedFunction};
-use trimtab_stub::layout::Probe;
 use trimtab_symbols::{CallerRules, SlotTarget, caller_rules};
 use trimtab_types::ProcAddr;
 
 /// The function that libgcc's unwinder asks for the table of an address.
 const FINDER: &str = "_Unwind_Find_FDE";
-/// Its name in plans.
-pub(crate) const FOUND_AT: &str = "_Unwind_Find_FDE, to find the tables of moved code";
+
 /// A program that walks its own stacks, or cancels threads anywhere, asks for these.
 const WALKERS: [&str; 3] = [CANCEL_ANYWHERE, "backtrace", "_Unwind_Backtrace"];
 /// Other unwinders define these and have lists of tables of their own: libunwind's and LLVM's.
@@ -35,12 +34,6 @@ const OTHERS: [&str; 3] = ["_ULx86_64_step", "_Ux86_64_step", "__unw_step"];
 const OTHER_FILES: &str = "libunwind";
 /// Libraries that ask for such functions on behalf of others.
 const RUNTIMES: [&str; 4] = ["libc", "libgcc_s", "libstdc++", "libpthread"];
-/// Most of a stack that is searched for words that point into a table.
-const STACK_BYTES_MAX: u64 = 256 << 10;
-/// Bytes below the stack pointer that belong to the running function.
-const RED_ZONE: u64 = 128;
-/// From where a signal frame keeps the interrupted instruction to where it keeps the stack pointer.
-const SAVED_STACK: u64 = 8;
 
 impl Modules {
     /// True if anybody may walk the stack of a thread that is interrupted anywhere.
@@ -81,7 +74,7 @@ impl Prepared {
 
     /// Adds the patch of one unwinder; false if it can't be patched.
     fn find_at(&mut self, modules: &Modules, memory: Option<&Memory>, module: &Module, address: ProcAddr) -> bool {
-        let request = FunctionRequest { name: FINDER.into(), address, probe: Probe::ABSENT };
+        let request = FunctionRequest { name: FINDER.into(), address, work: Work::Code { sees_ends: false } };
         let Some(Ok(placed)) = all_sites(modules, memory, &[&request]).pop() else { return false };
         let arenas = self.arena_modules.clone();
         let arena = self.arena_of(module);
@@ -107,46 +100,8 @@ impl Prepared {
     }
 }
 
-fn rules_at(modules: &[Module], address: u64) -> Option<CallerRules> {
-    let module = modules.iter().find(|module| module.text.contains(&address))?;
-    let file = module.bias.to_file(ProcAddr(address));
+fn rules_at(modules: &[Module], address: ProcAddr) -> Option<CallerRules> {
+    let module = modules.iter().find(|module| module.text.contains(&address.0))?;
+    let file = module.bias.to_file(address);
     caller_rules(module.loaded.file.bytes(), &module.loaded.image, file).ok().flatten()
-}
-
-/// True if a thread may be in the middle of a walk that reads a table of ours: a word of its stack, of a stack that it was
-/// interrupted on, or a register points into one.
-pub(crate) fn is_anyone_reading(stopped: &Stopped, stacks: &Stacks, maps: &MappingTable, target: &Target) -> bool {
-    let table = target.frames();
-    if table.is_empty() {
-        return false;
-    }
-    // A walk that has come to its end points behind the last byte.
-    let points = |word: u64| (table.start..=table.end).contains(&word);
-    let registers = |stand: &trimtab_os::Thread| {
-        let at = &stand.registers;
-        [at.rax, at.rbx, at.rcx, at.rdx, at.rsi, at.rdi, at.rbp, at.r8, at.r9]
-            .into_iter()
-            .chain([at.r10, at.r11, at.r12, at.r13, at.r14, at.r15])
-            .any(points)
-    };
-    if stopped.threads().iter().any(registers) {
-        return true;
-    }
-    let interrupted =
-        stands(stopped, stacks, target.gadgets.signal_return).into_iter().filter_map(|stand| match stand {
-            Stand::SignalFrame { saved_at, .. } => stopped.memory().read_word(saved_at - SAVED_STACK).ok(),
-            Stand::Thread { .. } => None,
-        });
-    let tops = stopped.threads().iter().map(|thread| thread.registers.rsp).chain(interrupted);
-    let ranges: Vec<(u64, usize)> = tops.filter_map(|top| searched(maps, top)).collect();
-    stopped.memory().read_many(&ranges).iter().any(|bytes| {
-        bytes.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default())).any(points)
-    })
-}
-
-/// The part of a stack that is searched.
-fn searched(maps: &MappingTable, top: u64) -> Option<(u64, usize)> {
-    let mapping = maps.at(top)?;
-    let first = top.saturating_sub(RED_ZONE).max(mapping.start) & !7;
-    Some((first, mapping.end.min(first + STACK_BYTES_MAX).saturating_sub(first) as usize))
 }

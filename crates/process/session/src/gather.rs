@@ -12,33 +12,36 @@
 //! Next: `trimtab-x86`'s `gather`, the code; `trimtab-measure`'s `first_call`, which decides when all go on.
 
 use crate::claim::Claim;
-use crate::error::Error;
+use crate::error::{Error, NotHeld};
 use crate::handlers::is_library;
 use crate::insert::{Inserted, Setup, Still};
 use crate::leftover::Leftover;
 use crate::modules::{Module, Modules};
+use crate::own_holds;
 use crate::pages::PageWrites;
 use crate::payload::Payload;
-use crate::prepare::{FunctionRequest, OfWindow, Prepared, Subject};
-use crate::remove::{self, Removal, Target, leave_springboards};
+use crate::prepared::Prepared;
+use crate::purpose::OfWindow;
+use crate::remove::{leave_springboards, restore};
+use crate::request::{FunctionRequest, Refused, Work};
+use crate::subject::Subject;
+use crate::target::{Removal, Target};
 use crate::threads::Stacks;
-use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use trimtab_os::{Mapping, MappingTable, Memory, Stopped};
+use trimtab_os::{MappingTable, Memory, Stopped};
 use trimtab_plan::{PlannedFunction, PlannedSite};
-use trimtab_stub::layout::{Header, HoldWords, MAGIC, Probe, flag};
+use trimtab_stub::layout::{Header, HoldWords, MAGIC};
 use trimtab_stub::view::View;
 use trimtab_symbols::Function;
 use trimtab_types::{Pid, ProcAddr};
 use trimtab_x86::{
     ExitKind, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS,
 };
-use trimtab_x86::{Gather, Site, own_sites};
+use trimtab_x86::{Gather, PatchSite, own_sites};
 
 /// Places of the words among those of handlers, which nobody sets here.
 const GAVE_UP: usize = 0;
@@ -61,16 +64,6 @@ const _: () = assert!(HANDLERS_AT + 8 * GAVE_UP == GATHER_GAVE_UP as usize);
 const _: () = assert!(HANDLERS_AT + 8 * MAY_SLEEP == GATHER_MAY_SLEEP as usize);
 const _: () = assert!(HANDLERS_AT + 8 * TICKS == GATHER_TICKS as usize);
 const _: () = assert!(HANDLERS_AT + 8 * HELD == GATHER_HELD as usize);
-
-/// Memory of this process's own holds, which are no leftovers: by process and address, with the end.
-static OWN: Mutex<BTreeMap<(Pid, u64), u64>> = Mutex::new(BTreeMap::new());
-
-/// True if a mapping belongs to a hold that this process has put in and not taken out.
-pub(crate) fn is_gathering(pid: Pid, mapping: &Mapping) -> bool {
-    let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = own.range(..=(pid, mapping.start)).next_back();
-    before.is_some_and(|((owner, _), end)| *owner == pid && mapping.start < *end)
-}
 
 /// A process whose threads are held where they leave some functions. Dropping it lets them go and takes everything out.
 #[derive(Debug)]
@@ -102,15 +95,15 @@ impl Gathering {
     /// of MPI, its name for profilers, and its name in Fortran.
     ///
     /// # Errors
-    /// [`Error::NothingToDo`] if no return of such a function can be patched, and says why; as [`Modules::memory`].
+    /// [`Error::NotHeld`] if no return of such a function can be patched, and says why; as [`Modules::memory`].
     pub fn plan(modules: &Modules, names: &[&str]) -> Result<Prepared, Error> {
         let requests = requests(modules, names);
         let mut prepared = Prepared::decided(modules, &requests, &OfWindow)?;
         let unheld = prepared.add_returns(modules, &requests)?;
         let passes = passes(modules, names, &unheld);
-        let nothing = |reason: String| Error::NothingToDo { pid: modules.pid, reason };
+        let not_held = |why: NotHeld| Error::NotHeld { pid: modules.pid, why };
         if passes.len() > GATHER_RANGES_MAX {
-            return Err(nothing(format!("{} libraries and functions call it for the program", passes.len())));
+            return Err(not_held(NotHeld::ManyCallers { ranges: passes.len() }));
         }
         for function in &mut prepared.functions {
             function.sites.retain(|planned| Gather::fits(planned.site.kind));
@@ -119,10 +112,12 @@ impl Gathering {
         prepared.keep_arenas();
         if prepared.functions.is_empty() {
             let refused = prepared.refused.iter().chain(&prepared.endless).next();
-            let why = refused.map(|one| format!("{}: {}", one.name, one.reason));
-            return Err(nothing(why.unwrap_or_else(|| format!("it has no function {}", names.join(", ")))));
+            let why = refused
+                .map(|Refused { name, reason }| NotHeld::Refused { function: name.clone(), reason: reason.clone() });
+            return Err(not_held(why.unwrap_or_else(|| NotHeld::NoFunction { names: names.join(", ") })));
         }
-        prepared.payload = Payload::Hold(passes);
+        prepared.payload =
+            Payload::Hold(passes.into_iter().map(|range| ProcAddr(range.start)..ProcAddr(range.end)).collect());
         Ok(prepared)
     }
 
@@ -131,7 +126,7 @@ impl Gathering {
     /// mapped while it stands still runs on meanwhile; `has_left` is asked whether it is too late then.
     ///
     /// # Errors
-    /// As [`Prepared::insert`]; [`Error::NothingToDo`] if it is too late.
+    /// As [`Prepared::insert`]; [`Error::NotHeld`] if it is too late.
     pub fn insert(
         prepared: &Prepared,
         stopped: Stopped,
@@ -148,15 +143,14 @@ impl Gathering {
         };
         let setup = Setup { functions: 0, ranks: 1, details: 0 };
         // Whoever looks before it is noted finds an unfinished leftover of a trimtab that runs, and leaves it alone.
-        let reason = "it came out of MPI_Init while what holds it was put in";
         let may_patch = || match has_left() {
-            true => Err(Error::NothingToDo { pid, reason: reason.to_owned() }),
+            true => Err(Error::NotHeld { pid, why: NotHeld::TooLate }),
             false => Ok(()),
         };
         let still = Still { pid, stopped: Some(stopped), may_patch: &may_patch };
         let inserted = prepared.insert_into(still, setup, &initialise)?;
         let memory = inserted.target.mappings.clone();
-        note_own(pid, &memory);
+        own_holds::note(pid, &memory);
         Ok(Gathering { body: Body::Own(Box::new(inserted)), memory })
     }
 
@@ -192,7 +186,7 @@ impl Gathering {
         taken.set(offset_of!(Header, monitor_pid), own.0 as u64)?;
         taken.set(offset_of!(Header, marker_site), HELD_BY_OWNER)?;
         let memory = taken.target.mappings.clone();
-        note_own(pid, &memory);
+        own_holds::note(pid, &memory);
         Ok(TakeOver::Taken(Gathering { body: Body::Taken(Box::new(taken)), memory }))
     }
 
@@ -251,8 +245,7 @@ impl Gathering {
             .and_then(|()| target.patches.restore(&stopped));
         *pause_ns += stopped.resume();
         if let Some(address) = restored?.first() {
-            let reason = format!("somebody else has patched {address:#x}");
-            return Err(Error::NothingToDo { pid, reason });
+            return Err(Error::NotHeld { pid, why: NotHeld::PatchedByOthers { address: *address } });
         }
         self.forget_patches()
     }
@@ -308,10 +301,8 @@ impl Gathering {
 
     /// Its memory is no more this process's own.
     fn disown(&mut self) {
-        let (pid, mut own) = (self.pid(), OWN.lock().unwrap_or_else(PoisonError::into_inner));
-        for (address, _) in self.memory.drain(..) {
-            own.remove(&(pid, address));
-        }
+        let pid = self.pid();
+        own_holds::disown(pid, self.memory.drain(..));
     }
 
     /// A word by its place in the header.
@@ -370,14 +361,8 @@ impl Taken {
         if self.word(offset_of!(Header, magic)) != MAGIC {
             return Ok(Removal::default());
         }
-        remove::restore(self.pid, &self.target)
+        restore(self.pid, &self.target)
     }
-}
-
-/// Memory of this process's own holds is noted, so that it is no leftover.
-fn note_own(pid: Pid, memory: &[(u64, u64)]) {
-    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    own.extend(memory.iter().map(|(address, length)| ((pid, *address), address + length)));
 }
 
 impl Drop for Gathering {
@@ -394,7 +379,7 @@ impl Prepared {
         let memory = modules.memory()?;
         let mut unheld = Vec::new();
         for request in requests {
-            let is_planned = self.addresses.contains(&request.address);
+            let is_planned = self.probe_at(request.address).is_some();
             let Some(module) = modules.at(request.address).filter(|_| !is_planned) else { continue };
             match returns(&Subject::new(module, memory.as_ref(), modules), request.address) {
                 Some(sites) if !self.is_taken(&sites) => {
@@ -424,7 +409,7 @@ impl Prepared {
 fn returns(subject: &Subject<'_>, address: ProcAddr) -> Option<Vec<PlannedSite>> {
     let exits = subject.analysed(address, |code, analysis| Ok(own_sites(code, analysis).exits)).ok()?;
     let returns = exits.into_iter().filter(|(exit, _)| matches!(exit.kind, ExitKind::Ret { .. }));
-    let mut sites: Vec<Site> = returns.map(|(_, site)| site.ok()).collect::<Option<_>>()?;
+    let mut sites: Vec<PatchSite> = returns.map(|(_, site)| site.ok()).collect::<Option<_>>()?;
     sites.sort_by_key(|site| site.at);
     sites.dedup();
     sites.retain(|site| Gather::fits(site.kind));
@@ -433,13 +418,13 @@ fn returns(subject: &Subject<'_>, address: ProcAddr) -> Option<Vec<PlannedSite>>
 }
 
 fn requests(modules: &Modules, names: &[&str]) -> Vec<FunctionRequest> {
-    let probe = Probe { flags: flag::TIMED, ..Probe::ABSENT };
+    let work = Work::Code { sees_ends: true };
     let in_module = |module: &Module| -> Vec<(String, ProcAddr)> {
         let found = names.iter().filter_map(|name| Some(((*name).to_owned(), module.function(name)?.1)));
         found.collect()
     };
     let all = modules.modules.iter().flat_map(in_module);
-    all.map(|(name, address)| FunctionRequest { name, address, probe }).collect()
+    all.map(|(name, address)| FunctionRequest { name, address, work }).collect()
 }
 
 /// Code that calls such a function for the program: whole modules that define one, and of the program itself only the

@@ -4,8 +4,9 @@
 //!
 //! Next: `trimtab-x86`'s `given`, which looks backwards from a call.
 
+use crate::error::Error;
 use crate::modules::{Module, Modules};
-use crate::prepare::Subject;
+use crate::subject::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_symbols::{Image, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -31,8 +32,8 @@ impl Modules {
     ///
     /// # Errors
     /// Why the module's code can't be read, as a sentence.
-    pub fn functions_given(&self, module: &Module, receivers: &[(&str, usize)]) -> Result<GivenFunctions, String> {
-        let memory = self.memory().map_err(|error| error.to_string())?;
+    pub fn functions_given(&self, module: &Module, receivers: &[(&str, usize)]) -> Result<GivenFunctions, Error> {
+        let memory = self.memory()?;
         let subject = Subject::new(module, memory.as_ref(), self);
         let mut by_function: BTreeMap<FileAddr, Vec<(u64, usize)>> = BTreeMap::new();
         let (mut given, mut found) = (GivenFunctions::default(), BTreeSet::new());

@@ -7,8 +7,8 @@
 //!
 //! Next: `tails`, which finds out what is followed; `script`, which asks.
 
-use crate::prepare::Prepared;
-use crate::script::ScriptRequest;
+use crate::prepared::Prepared;
+use crate::request::ScriptRequest;
 use std::collections::BTreeSet;
 use trimtab_snippet::ir::{
     Area, Binary, Body, Expression, Kind, OPEN_CALLS_MAX, Register, Statement, Unit, Variable, When,
@@ -24,18 +24,18 @@ impl Prepared {
     /// Lets bodies at exits that ask for ends run where the functions return behind jumps.
     pub(crate) fn hand_over(&mut self, requests: &[ScriptRequest], unit: &mut Unit) {
         let asking_at = |index: usize| -> BTreeSet<usize> {
-            let of_function = requests.iter().filter(|request| request.address == self.addresses[index]);
+            let of_function = requests.iter().filter(|request| Some(request.address) == self.probes[index].address);
             of_function.flat_map(|request| request.asking.iter().copied()).collect()
         };
-        let asking: Vec<BTreeSet<usize>> = (0..self.addresses.len()).map(asking_at).collect();
+        let asking: Vec<BTreeSet<usize>> = (0..self.functions.len()).map(asking_at).collect();
         let own =
             |index: usize| self.functions[index].bodies.as_ref().map(|bodies| bodies.exit.clone()).unwrap_or_default();
-        let exits: Vec<Vec<usize>> = (0..self.addresses.len()).map(own).collect();
+        let exits: Vec<Vec<usize>> = (0..self.functions.len()).map(own).collect();
         for (from, site, _) in &self.edges {
             let at_jump = if asking[*from].is_empty() { exits[*from].clone() } else { Vec::new() };
             self.functions[*from].sites[*site].exit_bodies = Some(at_jump);
         }
-        for index in 0..self.addresses.len() {
+        for index in 0..self.functions.len() {
             let is_left_by_jump = self.edges.iter().any(|(from, ..)| *from == index);
             if is_left_by_jump && !asking[index].is_empty() && !exits[index].is_empty() {
                 self.hand_calls_over(index, &exits[index], &asking[index], unit);

@@ -9,17 +9,13 @@
 //! until it is back (`hold`), and [`Watch`] asks again for what was set in other ways. Where they can't be held (the C
 //! library is not loaded yet, or has no symbols), such code stays where it is, as beside a handler of the program's own.
 //!
-//! Next: `prepare`, which then has such code stay; `trimtab-x86`'s `faults`, which tells what may fault.
+//! Next: `subject`, which then has such code stay; `trimtab-x86`'s `faults`, which tells what may fault.
 
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::insert::Inserted;
-use crate::modules::{Module, Modules};
-use crate::prepare::Prepared;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
-use trimtab_symbols::SlotTarget;
 use trimtab_types::Pid;
 
 /// Files of MPI libraries and of what they bring along, and gfortran's library, by their names before `.so`.
@@ -63,7 +59,7 @@ const ASK_EVERY_MAX: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultHandlers {
     /// Signals of faults that are caught.
-    caught: Vec<i32>,
+    pub(crate) caught: Vec<i32>,
     /// The program's own handler in words, if it has one.
     pub(crate) own: Option<String>,
     /// How long the process was held to be asked, nanoseconds.
@@ -96,7 +92,7 @@ impl FaultHandlers {
 
 impl FaultHandlers {
     /// The same where the program could set a handler of its own unseen: it counts as having one.
-    fn unseen(self) -> Self {
+    pub(crate) fn unseen(self) -> Self {
         FaultHandlers { own: self.own.or_else(|| Some(UNSEEN.into())), ..self }
     }
 }
@@ -147,81 +143,6 @@ pub(crate) fn described(maps: &MappingTable, handler: &SignalHandler) -> String 
     format!("{} in {place}", signal_name(handler.signal))
 }
 
-impl Modules {
-    /// The program's own fault handler in words, if it has one: then nothing that may fault or calls is moved. The process
-    /// is asked once, when this is first called.
-    pub fn own_fault_handler(&self) -> Option<&str> {
-        self.fault_handlers().own.as_deref()
-    }
-
-    /// Why a thread may be interrupted anywhere by somebody who unwinds its stack, if that is so: in the moments in which it
-    /// runs code that was put in or moved, frames are missing there.
-    pub fn interrupted_anywhere(&self) -> Option<&'static str> {
-        if self.is_of_file() {
-            return None;
-        }
-        let imports = |module: &Module| {
-            let targets = module.loaded.image.slots.iter().map(|slot| &slot.target);
-            targets.into_iter().any(|target| matches!(target, SlotTarget::Import(name) if name == CANCEL_ANYWHERE))
-        };
-        if Caught::by(self.pid).is_ok_and(Caught::has_samplers) {
-            return Some("a timer of the program, or the cancelling of threads, interrupts it at any instruction");
-        }
-        self.modules.iter().any(imports).then_some("the program has threads that may be cancelled at any instruction")
-    }
-
-    /// With what was asked before: a process that stands still for the calling thread can't be asked.
-    #[must_use]
-    pub fn with_handlers(mut self, known: FaultHandlers) -> Self {
-        self.handlers = Arc::new(OnceLock::from(known));
-        self
-    }
-
-    /// Code that may fault stays in place in them, because a handler could be set unseen.
-    #[must_use]
-    pub(crate) fn with_handlers_unseen(self) -> Self {
-        let known = self.fault_handlers().clone().unseen();
-        self.with_handlers(known)
-    }
-
-    pub(crate) fn fault_handlers(&self) -> &FaultHandlers {
-        let of_process = || match FaultHandlers::of(self.pid) {
-            handlers if self.has_setters() => handlers,
-            handlers => handlers.unseen(),
-        };
-        self.handlers.get_or_init(|| if self.is_of_file() { FaultHandlers::default() } else { of_process() })
-    }
-}
-
-impl Prepared {
-    /// Checks that the program still leaves its faults alone, if that was what decided where code may move.
-    ///
-    /// # Errors
-    /// [`Error::NewFaultHandler`] if it does not.
-    pub(crate) fn check_handlers(&self, pid: Pid) -> Result<(), Error> {
-        if self.watch().is_none() || self.are_as_known(pid) {
-            return Ok(());
-        }
-        FaultHandlers::of(pid).own.map_or(Ok(()), |handler| Err(Error::NewFaultHandler { pid, handler }))
-    }
-
-    fn are_as_known(&self, pid: Pid) -> bool {
-        Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught)
-    }
-
-    /// The same in the stop in which the patches are written, where no thread can be asked. A thread that is about to set
-    /// one is looked for where threads are moved.
-    ///
-    /// # Errors
-    /// [`Error::NewFaultHandler`] if a signal is caught that was not.
-    pub(crate) fn check_caught(&self, pid: Pid) -> Result<(), Error> {
-        if self.watch().is_none() || self.are_as_known(pid) {
-            return Ok(());
-        }
-        Err(Error::NewFaultHandler { pid, handler: "one that was set right now".into() })
-    }
-}
-
 /// Asks again and again whether the program has set a fault handler of its own.
 #[derive(Debug)]
 pub(crate) struct Watch(Mutex<Watching>);
@@ -244,11 +165,12 @@ impl Watch {
         Watch(Mutex::new(Watching { caught, own: None, looked: now, asked: now, every: ASK_EVERY, pause_ns: 0 }))
     }
 
-    fn look(&self, inserted: &Inserted) -> Option<String> {
-        let pid = inserted.pid();
+    /// Looks whether the process has set one, where that is due. `to_be_set` is the handler that a held thread is about to
+    /// set.
+    pub(crate) fn look(&self, pid: Pid, to_be_set: &dyn Fn() -> Option<String>) -> Option<String> {
         let mut watching = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if watching.own.is_none() {
-            watching.own = inserted.handler_to_be_set();
+            watching.own = to_be_set();
         }
         if watching.own.is_some() || watching.looked.elapsed() < LOOK_EVERY {
             return watching.own.clone();
@@ -268,26 +190,9 @@ impl Watch {
         watching.own.clone()
     }
 
-    fn pause_ns(&self) -> u64 {
+    /// How long the process was held to be asked, nanoseconds.
+    pub(crate) fn pause_ns(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pause_ns
-    }
-}
-
-impl Inserted {
-    /// The fault handler that the program has set of its own since the probes went in, in words, although code that may
-    /// fault lies elsewhere now: then they must go at once. To be asked often; the process is only held where that is due.
-    pub fn new_fault_handler(&self) -> Option<String> {
-        self.watch.as_ref()?.look(self)
-    }
-
-    /// True if such a handler would matter.
-    pub fn is_watched(&self) -> bool {
-        self.watch.is_some()
-    }
-
-    /// How long the process was held for such questions while the probes were in, nanoseconds.
-    pub fn pause_asked_ns(&self) -> u64 {
-        self.watch.as_ref().map_or(0, Watch::pause_ns) + self.pause_taking_ns
     }
 }
 

@@ -9,37 +9,26 @@
 //!
 //! Next: `trimtab-x86`'s `hold`, the code; `handlers`, which asks whose they are; `remove`, which lets all go.
 
-use crate::handlers::{described, is_of_library};
-use crate::insert::Inserted;
+use crate::error::Error;
+use crate::faults::{INNER, SETTER, range_of};
+use crate::handlers::FaultHandlers;
 use crate::modules::{Module, Modules};
-use crate::prepare::{FunctionRequest, Prepared, all_sites};
+use crate::prepared::Prepared;
 use crate::reach::is_in_reach;
-use std::collections::BTreeSet;
+use crate::request::{FunctionRequest, Work};
+use crate::serving::HELD_AT;
+use crate::subject::all_sites;
 use std::mem::offset_of;
-use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use trimtab_os::{Mapping, MappingTable, Memory, SignalHandler};
+use trimtab_os::{Caught, Memory};
 use trimtab_plan::{Holds, PlannedFunction};
-use trimtab_stub::layout::{HOLD_PLACES, Header, HoldWords, Probe};
-use trimtab_types::ProcAddr;
-use trimtab_x86::{HOLD_SIGNAL_SHIFT, Hold};
-
-/// Where threads are held.
-const SETTER: &str = "sigaction";
-/// Its name in plans.
-pub(crate) const HELD_AT: &str = "sigaction, to hold threads that set a fault handler";
-/// Behind it, a handler may be about to be set.
-const INNER: &str = "__libc_sigaction";
+use trimtab_stub::layout::{HOLD_PLACES, HoldWords};
+use trimtab_types::{Pid, ProcAddr};
+use trimtab_x86::Hold;
 
 const _: () = assert!(HOLD_PLACES == trimtab_x86::HOLD_PLACES, "the code and the words agree");
 const _: () = assert!(offset_of!(HoldWords, asked) == 0, "the code counts questions in the first word");
 const _: () = assert!(offset_of!(HoldWords, answered) == 8, "and reads the second");
 const _: () = assert!(offset_of!(HoldWords, handlers) == 16, "and tells behind it");
-
-/// Offset in the shared memory of what threads tell.
-pub(crate) const WORDS_AT: u64 = offset_of!(Header, hold) as u64;
-/// Offset of the word that lets them go.
-pub(crate) const ANSWERED_AT: u64 = WORDS_AT + offset_of!(HoldWords, answered) as u64;
 
 impl Prepared {
     /// Has threads held that set a fault handler, where that matters. False if one of the functions that set them can't be
@@ -63,7 +52,7 @@ impl Prepared {
     }
 
     fn hold_alone(&mut self, modules: &Modules, memory: Option<&Memory>, module: &Module, address: ProcAddr) -> bool {
-        let request = FunctionRequest { name: SETTER.into(), address, probe: Probe::ABSENT };
+        let request = FunctionRequest { name: SETTER.into(), address, work: Work::Code { sees_ends: false } };
         let of_setter = modules.only(module);
         let Some(Ok(placed)) = all_sites(&of_setter, memory, &[&request]).pop() else { return false };
         let arenas = self.arena_modules.clone();
@@ -85,54 +74,31 @@ impl Prepared {
     }
 }
 
-/// True if a file of this path may be a C library, by its name.
-pub(crate) fn is_c_library(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    ["libc.so", "libc-", "libpthread", "ld-musl-", "libc.musl-"].iter().any(|beginning| name.starts_with(beginning))
-}
-
-impl Modules {
-    /// True if a function is known by which fault handlers are set, or none could be: a static program without symbols has one
-    /// that nobody finds.
-    pub(crate) fn has_setters(&self) -> bool {
-        let is_loaded =
-            |mapping: &Mapping| mapping.executable && mapping.inode != 0 && !mapping.path.starts_with("/memfd:");
-        let files: BTreeSet<u64> =
-            self.maps.0.iter().filter(|one| is_loaded(one)).map(|mapping| mapping.inode).collect();
-        let is_static = files.len() == 1;
-        is_static || self.modules.iter().chain(&self.c_libraries).any(|module| module.function(SETTER).is_some())
+impl Prepared {
+    /// Checks that the program still leaves its faults alone, if that was what decided where code may move.
+    ///
+    /// # Errors
+    /// [`Error::NewFaultHandler`] if it does not.
+    pub(crate) fn check_handlers(&self, pid: Pid) -> Result<(), Error> {
+        if self.watch().is_none() || self.are_as_known(pid) {
+            return Ok(());
+        }
+        FaultHandlers::of(pid).own.map_or(Ok(()), |handler| Err(Error::NewFaultHandler { pid, handler }))
     }
-}
 
-fn range_of(module: &Module, name: &str) -> Option<Range<u64>> {
-    let (function, address) = module.function(name)?;
-    Some(address.0..address.0 + function.size)
-}
+    fn are_as_known(&self, pid: Pid) -> bool {
+        Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught)
+    }
 
-impl Inserted {
-    /// The handler that a held thread is about to set, in words, if it is the program's own; others are let go.
-    pub(crate) fn handler_to_be_set(&self) -> Option<String> {
-        let hold = &self.view().header().hold;
-        let (asked, answered) = (hold.asked.load(Acquire), hold.answered.load(Relaxed));
-        if asked <= answered {
-            return None;
+    /// The same in the stop in which the patches are written, where no thread can be asked. A thread that is about to set
+    /// one is looked for where threads are moved.
+    ///
+    /// # Errors
+    /// [`Error::NewFaultHandler`] if a signal is caught that was not.
+    pub(crate) fn check_caught(&self, pid: Pid) -> Result<(), Error> {
+        if self.watch().is_none() || self.are_as_known(pid) {
+            return Ok(());
         }
-        if asked - answered > HOLD_PLACES as u64 {
-            return Some("several threads set some".into());
-        }
-        let maps = MappingTable::of(self.pid()).ok()?;
-        for number in answered..asked {
-            let told = hold.handlers[number as usize % HOLD_PLACES].swap(0, Acquire);
-            // It has counted itself, and tells in a moment.
-            if told == 0 {
-                return None;
-            }
-            let (signal, address) = ((told >> HOLD_SIGNAL_SHIFT) as i32, told & ((1 << HOLD_SIGNAL_SHIFT) - 1));
-            if !is_of_library(&maps, address) {
-                return Some(described(&maps, &SignalHandler { signal, address }));
-            }
-            hold.answered.store(number + 1, Release);
-        }
-        None
+        Err(Error::NewFaultHandler { pid, handler: "one that was set right now".into() })
     }
 }

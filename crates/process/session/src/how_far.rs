@@ -2,15 +2,45 @@
 //!
 //! Next: `trimtab-x86`'s `how_far`, which finds the places; `stub`'s `target`, which reads them.
 
-use crate::inner::EITHER;
+use crate::debug_files::{DebugFiles, DebugSections};
 use crate::inside::Inside;
+use crate::modules::Modules;
+use crate::obstacle::Obstacle;
+use crate::request::EITHER;
 use crate::sources::Sources;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use trimtab_stub::layout::{
     Header, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
 };
 use trimtab_symbols::Function;
-use trimtab_x86::{HowFar, Place, Site, SiteKind};
+use trimtab_types::ProcAddr;
+use trimtab_x86::{HowFar, PatchSite, ReadablePlace, SiteKind, Unsure};
+
+/// Why it is not known how far a loop is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoReading {
+    /// Ranks are in loops that take each other's place.
+    #[error("ranks are in several loops, each of which has a counter of its own")]
+    SeveralLoops,
+    /// Something else is counted in the loop's place.
+    #[error("calls of its function stand for its passes")]
+    StandIn,
+    /// A pass goes through one of several patches.
+    #[error("its passes are seen at several places")]
+    SeveralPlaces,
+    /// The loop's code does not say it.
+    #[error(transparent)]
+    Code(#[from] Unsure),
+    /// The loop can't be looked at.
+    #[error(transparent)]
+    Obstacle(#[from] Obstacle),
+    /// There are no two readings.
+    #[error("the loop was not passed twice")]
+    NotTwice,
+    /// Two readings contradict each other.
+    #[error("its counter did not move by the same step in each pass, or its bound moved")]
+    Unsteady,
+}
 
 /// Times that a reading is tried again which was written meanwhile.
 const TRIES_MAX: u32 = 64;
@@ -47,19 +77,19 @@ impl LoopWatch {
     pub(crate) fn new(
         inside: &Inside<'_>,
         number: &[u32],
-        (sites, flags_unread): (&[Site], bool),
+        (sites, flags_unread): (&[PatchSite], bool),
         function: Option<&Function>,
         sources: &Sources<'_>,
-    ) -> Result<LoopWatch, String> {
+    ) -> Result<LoopWatch, NoReading> {
         if number.contains(&EITHER) {
-            return Err("ranks are in several loops, each of which has a counter of its own".to_owned());
+            return Err(NoReading::SeveralLoops);
         }
-        let found = inside.flow.loop_numbered(number).ok_or("calls of its function stand for its passes")?;
-        let [Site { kind: SiteKind::At(site), .. }] = sites else {
-            return Err("its passes are seen at several places".to_owned());
+        let found = inside.flow.loop_numbered(number).ok_or(NoReading::StandIn)?;
+        let [PatchSite { kind: SiteKind::At(site), .. }] = sites else {
+            return Err(NoReading::SeveralPlaces);
         };
         let keeps_counters = function.is_some_and(is_fortran);
-        let how_far = inside.how_far(found, *site, (keeps_counters, sources)).map_err(|why| why.to_string())?;
+        let how_far = inside.how_far(found, *site, (keeps_counters, sources))?;
         let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
         let places = how_far.places().map(|place| place.map_or((0, 0, 0), |place| words(place, stack)));
         Ok(LoopWatch { how_far, places })
@@ -83,24 +113,79 @@ impl LoopWatch {
     ///
     /// # Errors
     /// Why nothing.
-    pub fn progress(&self, header: &Header) -> Result<LoopProgress, &'static str> {
-        let (first, latest) = readings(header).ok_or("the loop was not passed twice")?;
-        let passes = latest.0.checked_sub(first.0).filter(|passes| *passes > 0);
-        let passes = passes.ok_or("the loop was not passed twice")?;
-        if !self.how_far.agree(first.1, latest.1, passes) {
-            return Err("its counter did not move by the same step in each pass, or its bound moved");
-        }
-        Ok(LoopProgress {
-            pass: latest.0,
-            done: self.how_far.done(latest.1),
-            remaining: self.how_far.remaining(latest.1),
-            may_end_before: self.how_far.may_end_before(),
-        })
+    pub fn progress(&self, header: &Header) -> Result<LoopProgress, NoReading> {
+        let (first, latest) = readings(header).ok_or(NoReading::NotTwice)?;
+        said(&self.how_far, first, latest)
     }
 }
 
-/// A pass, and what was read in it.
-type Read = (u64, [u64; WATCHED_MAX]);
+/// How far a loop is whose first reading and latest one were taken in these passes.
+fn said(how_far: &HowFar, first: Read, latest: Read) -> Result<LoopProgress, NoReading> {
+    let passes = latest.0.checked_sub(first.0).filter(|passes| *passes > 0).ok_or(NoReading::NotTwice)?;
+    if !how_far.agree(first.1, latest.1, passes) {
+        return Err(NoReading::Unsteady);
+    }
+    Ok(LoopProgress {
+        pass: latest.0,
+        done: how_far.done(latest.1),
+        remaining: how_far.remaining(latest.1),
+        may_end_before: how_far.may_end_before(),
+    })
+}
+
+/// The counter of a loop, for those who read it otherwise than by the marker's probe: at the instruction where its passes
+/// are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopCounter {
+    how_far: HowFar,
+    site: u64,
+}
+
+impl LoopCounter {
+    /// That of one loop of the function that begins at an address.
+    ///
+    /// # Errors
+    /// Why nothing can be said.
+    pub fn of(modules: &Modules, begins: ProcAddr, number: &[u32]) -> Result<LoopCounter, NoReading> {
+        let (files, module) = (DebugFiles::of(modules), modules.at(begins));
+        let sections = DebugSections::of(&files);
+        let sources = Sources::of(&sections);
+        let function = module.and_then(|module| module.loaded.image.function_at(module.bias.to_file(begins)));
+        modules.look_inside(begins, |inside| {
+            let found = inside.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
+            let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
+            let LoopWatch { how_far, .. } = LoopWatch::new(inside, number, (&sites, false), function, &sources)?;
+            let [PatchSite { kind: SiteKind::At(site), .. }] = sites[..] else { return Err(NoReading::SeveralPlaces) };
+            Ok(LoopCounter { how_far, site })
+        })?
+    }
+
+    /// Where it is read, in the process that it was looked for in.
+    pub fn site(&self) -> ProcAddr {
+        ProcAddr(self.site)
+    }
+
+    /// The places to read: counter, bound, and what the counter began with.
+    pub fn places(&self) -> [Option<ReadablePlace>; WATCHED_MAX] {
+        self.how_far.places()
+    }
+
+    /// The place by which it is seen that the loop begins anew, the value there, and whether only its lower half counts.
+    pub fn begins_with(&self) -> Option<(usize, u64, bool)> {
+        self.how_far.begins_with()
+    }
+
+    /// How far the loop is, from readings in two of its passes, by the passes' numbers.
+    ///
+    /// # Errors
+    /// Why nothing can be said.
+    pub fn progress(&self, first: Read, latest: Read) -> Result<LoopProgress, NoReading> {
+        said(&self.how_far, first, latest)
+    }
+}
+
+/// A pass by its number, and what was read in it.
+pub type Read = (u64, [u64; WATCHED_MAX]);
 
 /// The first reading and the latest.
 fn readings(header: &Header) -> Option<(Read, Read)> {
@@ -117,15 +202,15 @@ fn whole(reading: &Reading) -> Option<Read> {
 }
 
 /// A place as the routine is told it: `stack` is from where the island's rbp points to the program's stack.
-fn words(place: Place, stack: i64) -> (u64, u64, u64) {
+fn words(place: ReadablePlace, stack: i64) -> (u64, u64, u64) {
     let (number, offset, bytes) = match place {
-        Place::Register(number) => (number, 0, 0),
-        Place::Behind { register, slot, offset, bytes } => {
-            let (how, slot, _) = words(Place::Frame { register, offset: slot, bytes }, stack);
+        ReadablePlace::Register(number) => (number, 0, 0),
+        ReadablePlace::Behind { register, slot, offset, bytes } => {
+            let (how, slot, _) = words(ReadablePlace::Frame { register, offset: slot, bytes }, stack);
             return (how | 1 << POINTER_BIT, slot, offset as u64);
         }
-        Place::Frame { register, offset, bytes } => (register, offset, bytes),
-        Place::Fixed { address, bytes } => {
+        ReadablePlace::Frame { register, offset, bytes } => (register, offset, bytes),
+        ReadablePlace::Fixed { address, bytes } => {
             return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address, 0);
         }
     };

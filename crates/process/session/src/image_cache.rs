@@ -10,8 +10,8 @@
 use crate::decided::{Decision, Decisions, maker};
 use crate::error::Error;
 use crate::origin::{FileBytes, file_of, from_memory};
-use crate::private::Users;
 use crate::restartable::Restartable;
+use crate::users::Users;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::ops::Range;

@@ -9,7 +9,7 @@
 
 use crate::decided::engine;
 use crate::image_cache::{ImageCache, write_cached};
-use crate::modules::module_mappings;
+use crate::mapped::module_mappings;
 use crate::origin::file_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -6,6 +6,7 @@
 //! Next: `trimtab-symbols`' slots, which come from relocations.
 
 use crate::modules::{Module, Modules};
+use crate::obstacle::Obstacle;
 use std::collections::BTreeSet;
 use trimtab_os::Memory;
 use trimtab_symbols::{Function, Slot};
@@ -28,7 +29,7 @@ impl Modules {
 
     /// Why the code of the indirect function whose resolver begins at `address` can't be told; nothing if it can, or if
     /// there is none.
-    pub(crate) fn why_unknown(&self, address: ProcAddr) -> Option<String> {
+    pub(crate) fn why_unknown(&self, address: ProcAddr) -> Option<Obstacle> {
         let module = self.at(address)?;
         let file = module.bias.to_file(address);
         let begins = |function: &&Function| function.addr == file && function.is_ifunc;
@@ -40,13 +41,11 @@ impl Modules {
     ///
     /// # Errors
     /// Why it can't be told, as a sentence.
-    pub fn implementation(&self, module: &Module, function: &Function) -> Result<ProcAddr, String> {
+    pub fn implementation(&self, module: &Module, function: &Function) -> Result<ProcAddr, Obstacle> {
         if self.is_of_file() {
-            return Err(
-                "it is an indirect function: the loader chooses its code at run time; ask about a process".into()
-            );
+            return Err(Obstacle::ResolverInFile);
         }
-        let memory = Memory::open(self.pid).map_err(|error| error.to_string())?;
+        let memory = Memory::open(self.pid).map_err(|error| Obstacle::Memory(error.to_string()))?;
         let own = module.loaded.image.slots_of_resolver(function.addr).map(|slot| (module, slot));
         // A name with a version is not what other modules' plain imports mean.
         let names = function.names.iter().filter(|name| !name.contains('@'));
@@ -61,13 +60,8 @@ impl Modules {
         let mut chosen = chosen.into_iter();
         match (chosen.next(), chosen.next()) {
             (Some(address), None) => Ok(ProcAddr(address)),
-            (None, _) => Err("it is an indirect function, and no slot of the process holds the code that the loader \
-                              chose for it; probe its callers"
-                .into()),
-            (Some(first), Some(second)) => Err(format!(
-                "it is an indirect function for which the process uses several pieces of code ({first:#x}, \
-                 {second:#x}, ...); probe one of them by its address"
-            )),
+            (None, _) => Err(Obstacle::NoSlot),
+            (Some(first), Some(second)) => Err(Obstacle::SeveralCodes { first, second }),
         }
     }
 }

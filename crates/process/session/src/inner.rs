@@ -6,67 +6,19 @@ use crate::debug_files::{DebugFiles, DebugSections};
 use crate::how_far::LoopWatch;
 use crate::inside::Inside;
 use crate::modules::Modules;
-use crate::prepare::{Prepared, Refused, Subject};
+use crate::obstacle::Obstacle;
+use crate::prepared::Prepared;
 use crate::reach::is_in_reach;
-use crate::script::Lost;
+use crate::request::{ENTRANCES, Inner, InnerRequest, LoopRequest, Lost, Probed, Refused, Work, each_of};
 use crate::sources::Sources;
+use crate::subject::Subject;
 use trimtab_os::Memory;
 use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
-use trimtab_stub::layout::Probe;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Analysis, FunctionCode, Liveness, Site, SiteKind};
-
-/// Where inside a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inner {
-    /// Before the instruction at this address.
-    Instruction(ProcAddr),
-    /// Every pass of the loop with this number.
-    Loop(Vec<u32>),
-    /// Where control goes from a branch straight to another place.
-    Way {
-        /// The branch.
-        from: ProcAddr,
-        /// Where it leads, or what follows it.
-        to: ProcAddr,
-    },
-}
-
-/// A place inside a function and what runs there.
-#[derive(Clone, Debug)]
-pub struct InnerRequest {
-    /// Name for people.
-    pub name: String,
-    /// Where the function begins.
-    pub function: ProcAddr,
-    /// Where in it.
-    pub place: Inner,
-    /// Bodies of the script, by number.
-    pub bodies: Vec<usize>,
-}
-
-/// Behind the number of a loop: its entrances are meant.
-pub const ENTRANCES: u32 = 0;
-
-/// Between the numbers of two loops: passes of both are meant. It is no number of a loop.
-pub const EITHER: u32 = u32::MAX;
-
-/// A loop whose passes a window counts.
-#[derive(Clone, Debug)]
-pub struct LoopRequest {
-    /// Name for people.
-    pub name: String,
-    /// Where the function begins.
-    pub function: ProcAddr,
-    /// The loop's number in it, as `points` shows it. None: calls of the function are counted in its place. With
-    /// [`ENTRANCES`] behind it: passes of the blocks by which the loop is entered. With [`EITHER`] in it: passes of several.
-    pub number: Vec<u32>,
-    /// Its probe's work; its role is [`trimtab_stub::layout::role::LOOP`].
-    pub probe: Probe,
-}
+use trimtab_x86::{Analysis, FunctionCode, Liveness, PatchSite, SiteKind};
 
 /// Looks at a function's code and the sites that were chosen in it, with what nobody reads there.
-type LookAtSites<'a> = dyn FnMut(&Inside<'_>, &[Site], &[Unread]) + 'a;
+type LookAtSites<'a> = dyn FnMut(&Inside<'_>, &[PatchSite], &[Unread]) + 'a;
 
 impl Prepared {
     /// Decides about places inside functions, after the functions themselves; what they need of bytes that others have
@@ -96,27 +48,27 @@ impl Prepared {
         let sources = Sources::of(&sections);
         for request in requests {
             let arenas = self.arena_modules.clone();
-            let mut watch = Err(String::new());
+            let mut watch = None;
             let found = places(modules, request).and_then(|places| {
                 self.all_sites(modules, memory, (request, &places), &mut |inside, sites, unread| {
                     let function = modules
                         .at(request.function)
                         .and_then(|module| module.loaded.image.function_at(module.bias.to_file(request.function)));
                     let flags_unread = unread.first().is_some_and(|unread| unread.flags);
-                    watch = LoopWatch::new(inside, &request.number, (sites, flags_unread), function, &sources);
+                    watch = Some(LoopWatch::new(inside, &request.number, (sites, flags_unread), function, &sources));
                 })
             });
             let found = found.and_then(|(arena, sites)| {
                 let text = self.arena_modules.get(arena).map(|(_, text)| text);
                 let is_near = text.is_some_and(|text| is_in_reach(&modules.maps, text));
-                if is_near { Ok((arena, sites)) } else { Err("no room for probes is left near its code".to_owned()) }
+                if is_near { Ok((arena, sites)) } else { Err(Obstacle::NoRoomNear) }
             });
             match found {
                 Ok((arena, sites)) => {
                     let probe = self.probes.len() as u32;
-                    self.addresses.push(sites.first().map_or(request.function, |site| ProcAddr(site.site.at)));
-                    self.probes.push(request.probe);
-                    self.watches.insert(probe, watch);
+                    let address = sites.first().map_or(request.function, |site| ProcAddr(site.site.at));
+                    self.probes.push(Probed { address: Some(address), range: 0..0, work: Work::Window(request.probe) });
+                    self.watches.extend(watch.map(|watch| (probe, watch)));
                     let planned = PlannedFunction::new(request.name.clone(), probe, (arena, sites));
                     self.functions.push(PlannedFunction { is_loop: true, ..planned });
                 }
@@ -135,7 +87,7 @@ impl Prepared {
         memory: Option<&Memory>,
         (request, places): (&LoopRequest, &[Inner]),
         look: &mut LookAtSites<'_>,
-    ) -> Result<(usize, Vec<PlannedSite>), String> {
+    ) -> Result<(usize, Vec<PlannedSite>), Obstacle> {
         let mut all: Option<(usize, Vec<PlannedSite>)> = None;
         for place in places {
             let (arena, sites) = self.inner_sites(modules, memory, (request.function, place), look)?;
@@ -143,7 +95,7 @@ impl Prepared {
             self.take(&sites);
             all.get_or_insert_with(|| (arena, Vec::new())).1.extend(sites);
         }
-        all.ok_or_else(|| "the function has no such loop".to_owned())
+        all.ok_or(Obstacle::NoLoop)
     }
 
     fn inner_sites(
@@ -152,8 +104,8 @@ impl Prepared {
         memory: Option<&Memory>,
         (function, place): (ProcAddr, &Inner),
         look: &mut LookAtSites<'_>,
-    ) -> Result<(usize, Vec<PlannedSite>), String> {
-        let module = modules.at(function).ok_or("it lies in no readable module")?;
+    ) -> Result<(usize, Vec<PlannedSite>), Obstacle> {
+        let module = modules.at(function).ok_or(Obstacle::NoModule)?;
         let subject = Subject::new(module, memory, modules);
         let found = subject.analysed(function, |code, analysis| {
             let inside = Inside::new(code, analysis, &subject);
@@ -167,13 +119,13 @@ impl Prepared {
             let planned = subject.planned(site)?;
             Ok(PlannedSite { unread, ..planned })
         });
-        let planned = planned.collect::<Result<_, String>>()?;
+        let planned = planned.collect::<Result<_, Obstacle>>()?;
         Ok((self.arena_of(module), planned))
     }
 }
 
 /// Where a loop, or what is counted in its place, is passed.
-fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String> {
+fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, Obstacle> {
     match request.number.split_last() {
         None => modules.look_inside(request.function, |inside| vec![Inner::Instruction(inside.first_instruction())]),
         Some((&ENTRANCES, number)) => modules.look_inside(request.function, |inside| {
@@ -183,13 +135,8 @@ fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String
     }
 }
 
-/// The numbers of the loops that a number with [`EITHER`] means; of any other one that alone.
-pub fn each_of(number: &[u32]) -> impl Iterator<Item = &[u32]> {
-    number.split(|part| *part == EITHER)
-}
-
 /// Registers and flags that nobody reads any more where a point's bodies run.
-fn unread_at(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) -> Unread {
+fn unread_at(code: &FunctionCode<'_>, analysis: &Analysis, site: &PatchSite) -> Unread {
     let SiteKind::At(address) = site.kind else { return Unread::default() };
     let liveness = Liveness::of(code, analysis);
     Unread { registers: liveness.dead_registers(address), flags: !liveness.flags_live(address) }

@@ -7,20 +7,22 @@
 //!
 //! Next: `mapping` for the memory, `remove` undoes it all.
 
-use crate::changed::Witness;
+use crate::changed::CodeReader;
 use crate::claim::Claim;
-use crate::departed::Ending;
+use crate::ending::Ending;
 use crate::error::Error;
-use crate::frames::FOUND_AT;
 use crate::gone::is_changed_by_others;
 use crate::handlers::Watch;
-use crate::hold::{HELD_AT, WORDS_AT};
+use crate::layout::{Layout, describe};
 use crate::mapping::{Mapper, check_calls, forsake};
 use crate::modules::Modules;
 use crate::payload::Payload;
-use crate::prepare::Prepared;
-use crate::remove::{self, Removal, Target};
-use crate::threads::{Ranges, Stacks, Stand, inside, stands};
+use crate::prepared::Prepared;
+use crate::reach::{MARGIN, own_routines, place_near};
+use crate::remove::restore;
+use crate::serving::{FOUND_AT, HELD_AT, WORDS_AT};
+use crate::target::{Removal, Target};
+use crate::threads::{FunctionRange, Ranges, Stacks, Stand, inside, stands};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -31,19 +33,14 @@ use trimtab_plan::{
     ArenaPlace, GatherAt, Plan, PlannedFunction, PlannedSite, Routines, build, build_gather, build_script, code_needed,
     frames_needed, gather_code_needed,
 };
-use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    ABSENT, FunctionLimit, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
-    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, part, role, round_up, state,
+    ABSENT, FunctionLimit, FunctionStat, Geometry, Header, MAGIC, MAPPINGS_MAX, Needs, PAGE, Probe,
+    SLOT_HASH_MULTIPLIER, flag, gate, kind, part, role, round_up, state,
 };
 use trimtab_stub::view::View;
-use trimtab_types::Pid;
+use trimtab_types::{Pid, ProcAddr};
 use trimtab_x86::{Carrier, Inline, InlineNumbers, InlineSlot, NotCopyable, check_copyable};
 
-/// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
-const REACH: u64 = (1 << 31) - (256 << 20);
-/// Free space kept around what we map, so that heaps can grow.
-const MARGIN: u64 = 1 << 20;
 /// Stops tried while a thread stands where it can't be moved from.
 const STOPS_MAX: u64 = 20;
 /// Times other places are looked for when another thread has just mapped something there.
@@ -103,16 +100,6 @@ pub(crate) struct Still<'a> {
     pub may_patch: &'a dyn Fn() -> Result<(), Error>,
 }
 
-/// Where everything will lie, and what will be written.
-pub(crate) struct Layout {
-    pub header: u64,
-    pub places: Vec<ArenaPlace>,
-    pub geometry: Geometry,
-    pub plan: Plan,
-    /// The unwinder finds a table for each instruction of the code.
-    pub frames_are_whole: bool,
-}
-
 impl Prepared {
     /// The plan as it would be carried out now, for `--dry-run`.
     pub fn dry_run(&self, pid: Pid, setup: Setup) -> Result<Plan, Error> {
@@ -151,8 +138,7 @@ impl Prepared {
         let pid = still.pid;
         // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
         if self.functions.is_empty() && !matches!(self.payload, Payload::Script(_)) {
-            let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
-            return Err(Error::NothingToDo { pid, reason });
+            return Err(Error::NothingToDo { pid });
         }
         check_calls(pid)?;
         let _claim = Claim::of(pid)?;
@@ -165,7 +151,7 @@ impl Prepared {
                 other => return other,
             }
         }
-        Err(Error::NothingToDo { pid, reason: "no place for our memory stayed free".into() })
+        Err(Error::PlacesTaken { pid })
     }
 
     fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
@@ -176,8 +162,7 @@ impl Prepared {
         let mut maps = maps.clone();
         let places = self.places(pid, &mut maps, &routines)?;
         if 1 + 2 * places.len() > MAPPINGS_MAX {
-            let reason = format!("its code lies in {} far apart places; choose fewer modules", places.len());
-            return Err(Error::NothingToDo { pid, reason });
+            return Err(Error::FarApart { pid, places: places.len() });
         }
         let needs = Needs {
             // A jump, a springboard and a carrier at most.
@@ -189,12 +174,12 @@ impl Prepared {
             code: places.iter().map(|place| place.capacity).sum(),
             threads,
             areas: self.payload.areas(),
-            regions: self.probes.iter().any(|probe| probe.part != part::NONE),
+            regions: self.probes().any(|probe| probe.part != part::NONE),
         };
         let mut geometry = Geometry::for_needs(&needs);
         let near = self.arena_modules.first().map_or(self.program.clone(), |(_, text)| text.clone());
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
-        let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
+        let header = ProcAddr(gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?);
         let hold_words = header + WORDS_AT;
         let build = || match &self.payload {
             Payload::Hold(passes) => build_gather(&self.functions, &places, GatherAt { words: hold_words, passes }),
@@ -206,7 +191,7 @@ impl Prepared {
                 build(&functions, &places, (header, hold_words), &routines, self.probes.len() as u32)
             }
         };
-        let failed = |error: trimtab_plan::Error| Error::NothingToDo { pid, reason: error.to_string() };
+        let failed = |reason| Error::Plan { pid, reason };
         let mut plan = build().map_err(failed)?;
         let frames = match plan.add_frames(&self.functions, &places, &*self.frame_rules()) {
             Ok(frames) => frames,
@@ -217,7 +202,7 @@ impl Prepared {
         };
         geometry.patch_count = plan.patches.len() as u64;
         if let Some(frames) = &frames {
-            (geometry.frames_at, geometry.frames_bytes) = (frames.table.start, frames.table.end - frames.table.start);
+            (geometry.frames_at, geometry.frames_bytes) = (frames.table.start.0, frames.table.end - frames.table.start);
             geometry.frames_patches = frames.patches as u64;
         }
         let frames_are_whole = frames.is_some_and(|frames| frames.is_whole);
@@ -228,7 +213,7 @@ impl Prepared {
     fn places(&self, pid: Pid, maps: &mut MappingTable, routines: &Routines<'_>) -> Result<Vec<ArenaPlace>, Error> {
         let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match &self.payload {
             Payload::Hold(_) => Ok(gather_code_needed(&self.functions, arena)),
-            Payload::Script(script) => script.code_needed(pid, &self.functions, arena, text.start),
+            Payload::Script(script) => script.code_needed(pid, &self.functions, arena, ProcAddr(text.start)),
             Payload::Window => Ok(code_needed(routines, &self.functions, arena)),
         };
         let mut needed = self.arena_modules.iter().enumerate().map(code_of).collect::<Result<Vec<u64>, Error>>()?;
@@ -241,15 +226,22 @@ impl Prepared {
             let length = capacity + PAGE;
             let start = place_near(maps, text, length).ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
             reserve(maps, start, length);
-            places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
+            let gate = ProcAddr(start);
+            places.push(ArenaPlace { gate, code: gate + PAGE, capacity });
         }
         Ok(places)
+    }
+
+    /// Where functions lie, with the numbers of their probes.
+    fn function_ranges(&self) -> Vec<FunctionRange> {
+        let all = self.probes.iter().zip(0..).map(|(probed, number)| (probed.range.clone(), number));
+        all.filter(|(range, _)| !range.is_empty()).collect()
     }
 
     fn functions_with_inline(&self, setup: Setup, geometry: &Geometry) -> Vec<PlannedFunction> {
         let mut functions = self.functions.clone();
         for function in &mut functions {
-            function.inline = inline_of(&settled(&self.probes[function.probe as usize], setup), geometry);
+            function.inline = self.probe(function.probe).and_then(|probe| inline_of(&settled(probe, setup), geometry));
         }
         functions
     }
@@ -262,7 +254,7 @@ impl Prepared {
         initialise: &dyn Fn(View<'_>),
     ) -> Result<Inserted, Error> {
         let pid = still.pid;
-        let probes: Vec<Probe> = self.probes.iter().map(|probe| settled(probe, setup)).collect();
+        let probes: Vec<Probe> = self.probes().map(|probe| settled(probe, setup)).collect();
         let fill = |view: View<'_>| {
             describe(view, layout, &probes);
             initialise(view);
@@ -273,7 +265,7 @@ impl Prepared {
         let shared = mapper.map(&fill)?;
         still.stopped = mapper.still.take();
         let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
-        target.functions = (Ranges::new(self.ranges.clone()), self.program.clone());
+        target.functions = (Ranges::new(self.function_ranges()), self.program.clone());
         let mut inserted = Inserted {
             pid,
             shared,
@@ -371,7 +363,7 @@ impl Prepared {
         stacks: &Stacks,
         layout: &Layout,
         displaced: &Ranges,
-    ) -> Result<Vec<(Stand, u64)>, Error> {
+    ) -> Result<Vec<(Stand, ProcAddr)>, Error> {
         let mut moves = Vec::new();
         for stand in stands(stopped, stacks, self.gadgets.signal_return) {
             if self.is_setting(stand.address()) {
@@ -379,7 +371,7 @@ impl Prepared {
             }
             let Some(index) = displaced.behind_start(stand.address()) else { continue };
             let function = &self.functions[index as usize];
-            match layout.plan.moved(stand.address()) {
+            match layout.plan.moved(ProcAddr(stand.address())) {
                 Some(new) => moves.push((stand, new)),
                 None => return Err(Error::ThreadInTheWay { pid: stopped.pid(), function: function.name.clone() }),
             }
@@ -389,7 +381,7 @@ impl Prepared {
 }
 
 fn patch_places(plan: &Plan) -> Vec<(Range<u64>, String)> {
-    let place = |patch: &trimtab_plan::Patch| patch.address..patch.address + patch.patched.len() as u64;
+    let place = |patch: &trimtab_plan::Patch| patch.address.0..patch.address.0 + patch.patched.len() as u64;
     plan.patches.iter().map(|patch| (place(patch), patch.function.clone())).collect()
 }
 
@@ -398,22 +390,11 @@ fn asked_patches(plan: &Plan) -> usize {
     plan.patches.iter().filter(|patch| patch.function != HELD_AT && patch.function != FOUND_AT).count()
 }
 
-/// The in-target routines, as the compiler of this program made them.
-pub(crate) fn own_routines() -> Routines<'static> {
-    let blob = blob();
-    Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave, pass: blob.pass }
-}
-
 /// Checks that they may be copied into another program. Looked at once: they are part of this one.
 fn check(routines: &Routines<'_>) -> Result<(), Error> {
     static CHECKED: OnceLock<Result<(), NotCopyable>> = OnceLock::new();
     let checked = CHECKED.get_or_init(|| check_copyable(routines.bytes));
     checked.clone().map_err(|source| Error::Build { source })
-}
-
-/// Where an arena may lie from which all of `text` is reached.
-pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) -> Option<u64> {
-    maps.gap_near(text.clone(), length, REACH, MARGIN)
 }
 
 /// The inline work of a simple probe's islands; the routine knows them by [`flag::SIMPLE`].
@@ -477,81 +458,22 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
 
 /// The place at `address` no longer holds the bytes that the plan was made from. `planned` is the map at that time.
 fn foreign(pid: Pid, layout: &Layout, planned: &MappingTable, address: u64) -> Error {
-    let patch = layout.plan.patches.iter().find(|patch| patch.address == address);
+    let patch = layout.plan.patches.iter().find(|patch| patch.address.0 == address);
     let function = patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone());
     let length = patch.map_or(1, |patch| patch.original.len());
     if is_changed_by_others(pid, planned, address, length) {
         let wanted = patch.map_or(&[][..], |patch| patch.original.as_slice());
-        Error::ForeignPatch { function, cause: Witness::new(pid, planned).why(address, wanted) }
+        Error::ForeignPatch { function, cause: CodeReader::new(pid, planned).why(address, wanted) }
     } else {
         Error::CodeGone { pid, function }
     }
 }
 
-/// Writes everything the target and a later trimtab must know, except the magic word.
-pub(crate) fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
-    view.set_geometry(&layout.geometry);
-    let header = view.header();
-    header.base.store(layout.header, Relaxed);
-    header.monitor_pid.store(u64::from(std::process::id()), Relaxed);
-    header.monitor_start.store(trimtab_os::start_time_ticks(Pid(std::process::id() as i32)).unwrap_or(0), Relaxed);
-    view.set_mappings(&mapping_records(layout));
-    for (index, patch) in layout.plan.patches.iter().enumerate() {
-        view.set_patch(index as u64, &patch_record(patch));
-    }
-    // The last function's numbers are the calibration's; nobody reads them.
-    let calibration = calibration_probe(layout.geometry.function_count as u32 - 1);
-    for (index, probe) in probes.iter().chain([&calibration]).enumerate() {
-        view.set_probe(index as u64, probe);
-    }
-    // Nothing is limited unless the caller says so.
-    for function in 0..layout.geometry.function_count {
-        view.limit(function).look_at_calls.store(u64::MAX, Relaxed);
-    }
-    header.calibration.store(layout.plan.calibration, Relaxed);
-    let mut offset = layout.geometry.data_length;
-    for (code, place) in layout.plan.arenas.iter().zip(&layout.places) {
-        view.write_bytes(offset, code);
-        offset += place.capacity;
-    }
-    header.checksum.store(view.descriptor_checksum(), Relaxed);
-}
-
-/// Timed and in the ring, in a group of its own.
-fn calibration_probe(function: u32) -> Probe {
-    let flags = flag::TIMED | flag::RING;
-    Probe { function, group: GROUPS_MAX as u8 - 1, flags, ..Probe::ABSENT }
-}
-
-/// Shared memory first, then gate and code of each arena: `leftover` relies on this order.
-fn mapping_records(layout: &Layout) -> Vec<MappingRecord> {
-    let mut records = vec![MappingRecord { address: layout.header, length: layout.geometry.data_length }];
-    for place in &layout.places {
-        records.push(MappingRecord { address: place.gate, length: PAGE });
-        records.push(MappingRecord { address: place.code, length: place.capacity });
-    }
-    records
-}
-
-fn patch_record(patch: &trimtab_plan::Patch) -> PatchRecord {
-    let padded = |bytes: &[u8]| {
-        let mut padded = [0; PATCH_BYTES_MAX];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        padded
-    };
-    PatchRecord {
-        address: patch.address,
-        length: patch.patched.len() as u64,
-        original: padded(&patch.original),
-        patched: padded(&patch.patched),
-    }
-}
-
-fn move_threads(stopped: &mut Stopped, moves: &[(Stand, u64)]) -> Result<(), Error> {
+fn move_threads(stopped: &mut Stopped, moves: &[(Stand, ProcAddr)]) -> Result<(), Error> {
     for (stand, new) in moves {
         match *stand {
-            Stand::Thread { index, .. } => stopped.move_thread(index, *new)?,
-            Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &new.to_le_bytes())?,
+            Stand::Thread { index, .. } => stopped.move_thread(index, new.0)?,
+            Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &new.0.to_le_bytes())?,
         }
     }
     Ok(())
@@ -560,9 +482,9 @@ fn move_threads(stopped: &mut Stopped, moves: &[(Stand, u64)]) -> Result<(), Err
 fn open_gates(stopped: &Stopped, layout: &Layout) -> Result<(), Error> {
     for place in &layout.places {
         let slots = layout.header + layout.geometry.slots_offset;
-        stopped.memory().write(place.gate + gate::HEADER, &layout.header.to_le_bytes())?;
-        stopped.memory().write(place.gate + gate::SLOTS, &slots.to_le_bytes())?;
-        stopped.memory().write(place.gate + gate::OPEN, &1u32.to_le_bytes())?;
+        stopped.memory().write((place.gate + gate::HEADER).0, &layout.header.0.to_le_bytes())?;
+        stopped.memory().write((place.gate + gate::SLOTS).0, &slots.0.to_le_bytes())?;
+        stopped.memory().write((place.gate + gate::OPEN).0, &1u32.to_le_bytes())?;
     }
     Ok(())
 }
@@ -594,7 +516,7 @@ impl Inserted {
         self.removed = true;
         // Whatever keeps us from it, a process that has ended above all, is no reason to leave anything in.
         let _claim = Claim::of(self.pid);
-        let removal = remove::restore(self.pid, &self.target)?;
+        let removal = restore(self.pid, &self.target)?;
         self.held = None;
         Ok(removal)
     }

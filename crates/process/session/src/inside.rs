@@ -4,16 +4,15 @@
 //! Next: `inner`, which patches such places; `trimtab-x86`'s `point`, which chooses the bytes.
 
 use crate::around::Around;
-use crate::error::Error;
-use crate::inner::Inner;
 use crate::modules::Modules;
-use crate::prepare::Subject;
-use crate::returns::Returns;
+use crate::obstacle::Obstacle;
+use crate::request::Inner;
+use crate::returns::flow_of;
 use crate::sources::Sources;
-use trimtab_os::Memory;
+use crate::subject::Subject;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, LoopPlace, Refusal, Site,
+    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, LoopPlace, PatchSite, Refusal,
     Springboards, Unsure, entry_has_marker, how_far, loop_sites, offer_padding, own_sites, point_site, way_site,
 };
 
@@ -29,8 +28,7 @@ pub struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis, subject: &'a Subject<'a>) -> Self {
-        let returns = Returns::of(subject);
-        Inside { code, analysis, subject, flow: ControlFlow::ending_at(analysis, &|target| returns.never(target)) }
+        Inside { code, analysis, subject, flow: flow_of(analysis, subject) }
     }
 
     /// Where its entry and each of its exits would be patched, or why not.
@@ -42,7 +40,7 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn instruction(&self, address: ProcAddr) -> Result<Site, Refusal> {
+    pub fn instruction(&self, address: ProcAddr) -> Result<PatchSite, Refusal> {
         point_site(self.code, self.analysis, address.0, &mut self.padding())
     }
 
@@ -50,7 +48,7 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn loop_pass(&self, found: &Loop) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+    pub fn loop_pass(&self, found: &Loop) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
         self.loop_pass_among(found, &|_| true)
     }
 
@@ -58,8 +56,8 @@ impl<'a> Inside<'a> {
     pub(crate) fn loop_pass_among(
         &self,
         found: &Loop,
-        may_take: &dyn Fn(&Site) -> bool,
-    ) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+        may_take: &dyn Fn(&PatchSite) -> bool,
+    ) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
         loop_sites(self.code, self.analysis, &self.flow, found, may_take)
     }
 
@@ -70,23 +68,22 @@ impl<'a> Inside<'a> {
         site: u64,
         (keeps_counters, sources): (bool, &Sources<'_>),
     ) -> Result<HowFar, Unsure> {
-        let surroundings = Around { inside: self, found, keeps_counters, source: &|at| sources.at(at) };
+        let surroundings = Around {
+            subject: self.subject,
+            entry: self.code.entry,
+            flow: &self.flow,
+            found,
+            keeps_counters,
+            source: &|at| sources.at(at),
+        };
         how_far(self.code, self.analysis, (&self.flow, found), site, &surroundings)
-    }
-
-    pub(crate) fn subject(&self) -> &Subject<'a> {
-        self.subject
-    }
-
-    pub(crate) fn entry(&self) -> u64 {
-        self.code.entry
     }
 
     /// The patch that sees every time control goes from the branch at `from` straight to `to`.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn way(&self, from: ProcAddr, to: ProcAddr) -> Result<Site, Refusal> {
+    pub fn way(&self, from: ProcAddr, to: ProcAddr) -> Result<PatchSite, Refusal> {
         way_site(self.code, self.analysis, from.0, to.0, &mut self.padding())
     }
 
@@ -94,13 +91,17 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn place(&self, place: &Inner) -> Result<Vec<Site>, String> {
+    pub fn place(&self, place: &Inner) -> Result<Vec<PatchSite>, Obstacle> {
         self.place_among(place, &|_| true)
     }
 
     /// The same, of patches that `may_take`.
-    pub(crate) fn place_among(&self, place: &Inner, may_take: &dyn Fn(&Site) -> bool) -> Result<Vec<Site>, String> {
-        let one = |site: Result<Site, Refusal>| match site {
+    pub(crate) fn place_among(
+        &self,
+        place: &Inner,
+        may_take: &dyn Fn(&PatchSite) -> bool,
+    ) -> Result<Vec<PatchSite>, Obstacle> {
+        let one = |site: Result<PatchSite, Refusal>| match site {
             Ok(site) if may_take(&site) => Ok(vec![site]),
             Ok(site) => Err(Refusal::Taken { at: site.at }),
             Err(refusal) => Err(refusal),
@@ -109,11 +110,11 @@ impl<'a> Inside<'a> {
             Inner::Instruction(address) => one(self.instruction(*address)),
             Inner::Way { from, to } => one(self.way(*from, *to)),
             Inner::Loop(number) => {
-                let found = self.flow.loop_numbered(number).ok_or("the function has no such loop")?;
+                let found = self.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
                 self.loop_pass_among(found, may_take).map(|(sites, _)| sites)
             }
         };
-        sites.map_err(|refusal| refusal.to_string())
+        Ok(sites?)
     }
 
     /// Where the loop with this number is entered from outside of it; none if there is no such loop.
@@ -140,10 +141,10 @@ impl Modules {
     /// Hands over the inside of the function that begins at `function`.
     ///
     /// # Errors
-    /// Why its code can't be understood, as a sentence.
-    pub fn look_inside<T>(&self, function: ProcAddr, then: impl FnOnce(&Inside<'_>) -> T) -> Result<T, String> {
-        let memory = self.memory().map_err(|error| error.to_string())?;
-        let module = self.at(function).ok_or("it lies in no readable module")?;
+    /// Why its code can't be understood.
+    pub fn look_inside<T>(&self, function: ProcAddr, then: impl FnOnce(&Inside<'_>) -> T) -> Result<T, Obstacle> {
+        let memory = self.memory().map_err(|error| Obstacle::Memory(error.to_string()))?;
+        let module = self.at(function).ok_or(Obstacle::NoModule)?;
         let subject = Subject::new(module, memory.as_ref(), self);
         let seen = subject.analysed(function, |code, analysis| Ok(then(&Inside::new(code, analysis, &subject))));
         seen.map_err(|reason| self.why_unknown(function).unwrap_or(reason))
@@ -152,8 +153,8 @@ impl Modules {
     /// Blocks, loops and calls of the function that begins at `function`.
     ///
     /// # Errors
-    /// Why its code can't be understood, as a sentence.
-    pub fn control_flow(&self, function: ProcAddr) -> Result<ControlFlow, String> {
+    /// Why its code can't be understood.
+    pub fn control_flow(&self, function: ProcAddr) -> Result<ControlFlow, Obstacle> {
         self.look_inside(function, |inside| inside.flow.clone())
     }
 
@@ -161,13 +162,8 @@ impl Modules {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn check_instruction(&self, function: ProcAddr, address: ProcAddr) -> Result<(), String> {
-        let site = self.look_inside(function, |inside| inside.instruction(address))?;
-        site.map(drop).map_err(|refusal| refusal.to_string())
-    }
-
-    /// The process's memory; none if these are the modules of a file.
-    pub(crate) fn memory(&self) -> Result<Option<Memory>, Error> {
-        if self.is_of_file() { Ok(None) } else { Ok(Some(Memory::open(self.pid)?)) }
+    pub fn check_instruction(&self, function: ProcAddr, address: ProcAddr) -> Result<(), Obstacle> {
+        self.look_inside(function, |inside| inside.instruction(address))??;
+        Ok(())
     }
 }

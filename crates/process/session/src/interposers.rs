@@ -4,7 +4,7 @@
 //! Next: `link_map` for the order.
 
 use crate::link_map::LinkMap;
-use crate::modules::module_mappings;
+use crate::mapped::module_mappings;
 use crate::origin::file_of;
 use trimtab_os::{FileMapping, Mapping, MappingTable};
 use trimtab_symbols::exports_one_of;

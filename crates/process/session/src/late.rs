@@ -4,7 +4,7 @@
 //! mapped, unless the loader writes addresses into it, which is refused. But the loader first maps the whole file at once
 //! and then its parts over that, and between the two, constants are not where they belong.
 //!
-//! Next: `prepare`, which decides about its functions as about any other.
+//! Next: `subject`, which decides about its functions as about any other.
 
 use crate::modules::Module;
 use trimtab_os::{Mapping, MappingTable};

@@ -4,15 +4,17 @@
 //! checksum. It comes from outside as far as we are concerned: nothing in it is believed before it has been checked
 //! against the process's own mappings.
 //!
-//! Next: `remove::restore` does the work.
+//! Next: `restore` does the work.
 
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::gather::is_gathering;
-use crate::modules::check_own_memory;
+use crate::mapped::{check_own_memory, is_ours, open_descriptors};
+use crate::own_holds::is_gathering;
 use crate::pages::{PageWrites, PatchBytes};
-use crate::remove::{self, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
+use crate::remove::{joined, restore};
+use crate::target::{Removal, Target};
 use crate::threads::{Ranges, is_making_calls};
+use crate::waiting::{TRIES_MAX, rest};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, runs_since};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
@@ -200,7 +202,7 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
                 functions: (Ranges::default(), 0..0),
                 abandoned: true,
             };
-            remove::restore(pid, &target)
+            restore(pid, &target)
         }
     }
 }
@@ -243,7 +245,7 @@ fn is_unused_without_reserve(smaps: &str, start: u64) -> bool {
 
 /// Restores everything, also what comes behind something that could not be.
 fn restore_all(pid: Pid, targets: &[UndoTarget]) -> Result<Removal, Error> {
-    let removals: Vec<Result<Removal, Error>> = targets.iter().map(|target| remove::restore(pid, &target.0)).collect();
+    let removals: Vec<Result<Removal, Error>> = targets.iter().map(|target| restore(pid, &target.0)).collect();
     removals.into_iter().try_fold(Removal::default(), |all, removal| Ok(all.and(removal?)))
 }
 
@@ -300,7 +302,7 @@ pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Ju
     let target = raw.check(Pid(0), &maps, gadgets).map_err(|error| error.to_string())?;
     let listed = target.patches.patches().iter();
     let patches = listed.map(|patch| (patch.address, patch.original.clone(), patch.patched.clone())).collect();
-    let (unmapped, gates) = (remove::joined(&target.mappings), target.gates);
+    let (unmapped, gates) = (joined(&target.mappings), target.gates);
     Ok(Some(Judged { unmapped, gates, patches, writes: target.patches }))
 }
 

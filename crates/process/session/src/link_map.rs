@@ -30,7 +30,7 @@ const FILES_MAX: usize = 65_536;
 
 /// Place of a file in the loader's search: its namespace, and its number in that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct LoadOrder {
     pub namespace: u32,
     pub number: u32,
 }
@@ -41,7 +41,7 @@ pub(crate) struct LinkMap {
     /// An address in the first file that the kernel mapped for the program.
     pub program_at: Option<u64>,
     /// By displacement and by the address of the dynamic section.
-    places: BTreeMap<(u64, u64), Place>,
+    places: BTreeMap<(u64, u64), LoadOrder>,
 }
 
 impl LinkMap {
@@ -54,7 +54,7 @@ impl LinkMap {
             found.places = read_lists(&memory, list);
         }
         // The program that a loader was started with stands first in its list.
-        let first = found.places.iter().find(|(_, place)| **place == Place::default());
+        let first = found.places.iter().find(|(_, place)| **place == LoadOrder::default());
         if let Some(((_, dynamic), _)) = first.filter(|((_, dynamic), _)| maps.at(*dynamic).is_some()) {
             found.program_at = Some(*dynamic);
         }
@@ -70,7 +70,7 @@ impl LinkMap {
     }
 
     /// The place of the file that is displaced by `bias` and whose mappings `holds` says an address to be in.
-    pub(crate) fn place_of(&self, bias: u64, holds: &dyn Fn(u64) -> bool) -> Option<Place> {
+    pub(crate) fn place_of(&self, bias: u64, holds: &dyn Fn(u64) -> bool) -> Option<LoadOrder> {
         let of_bias = self.places.range((bias, 0)..=(bias, u64::MAX));
         of_bias.filter(|((_, dynamic), _)| holds(*dynamic)).map(|(_, place)| *place).min()
     }
@@ -118,7 +118,7 @@ fn list_of_program(memory: &Memory, (address, count): (u64, u64)) -> Option<u64>
     (found.0 == DT_DEBUG && found.1 != 0).then_some(found.1)
 }
 
-fn read_lists(memory: &Memory, mut list: u64) -> BTreeMap<(u64, u64), Place> {
+fn read_lists(memory: &Memory, mut list: u64) -> BTreeMap<(u64, u64), LoadOrder> {
     let mut places = BTreeMap::new();
     let word = |address: u64| memory.read_word(address).unwrap_or(0);
     for namespace in 0..NAMESPACES_MAX as u32 {
@@ -130,7 +130,7 @@ fn read_lists(memory: &Memory, mut list: u64) -> BTreeMap<(u64, u64), Place> {
             let Ok(fields) = memory.read_vec(entry, 32) else { break };
             let field = |at: usize| fields[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
             // The loader itself is in every namespace, and the same one.
-            places.entry((field(0), field(16))).or_insert(Place { namespace, number });
+            places.entry((field(0), field(16))).or_insert(LoadOrder { namespace, number });
             entry = field(24);
         }
         let version = word(list) & u64::from(u32::MAX);

@@ -12,10 +12,11 @@
 //! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
 
 use crate::error::Error;
-use crate::insert::Layout;
+use crate::layout::Layout;
 use crate::limits::mapping_limit;
-use crate::remove::{TRIES_MAX, is_ours, open_descriptors, rest};
+use crate::mapped::{is_ours, open_descriptors};
 use crate::threads::is_making_calls;
+use crate::waiting::{DONE_LIMIT, LOOK_EVERY, TRIES_MAX, close, rest, unmap_calls, wait_until};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Release;
@@ -24,12 +25,8 @@ use trimtab_os::{Call, Gadgets, Mapping, MappingTable, SharedMapping, Stopped, o
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_stub::view::View;
-use trimtab_types::Pid;
+use trimtab_types::{Pid, ProcAddr};
 
-/// A thread makes its calls within microseconds once the kernel lets it run; the bound is for a machine that hangs.
-const DONE_LIMIT: Duration = Duration::from_secs(5);
-/// Sleep between two looks at whether it has.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
 /// Time without a sign of what its calls made, after which it is looked at whether they are over.
 const LOOK_CLOSER_EVERY: Duration = Duration::from_millis(100);
 /// Attempts with a program that closes the descriptor.
@@ -37,9 +34,9 @@ const LOST_MAX: usize = 5;
 /// Numbers of the system calls, and their flags.
 const MEMFD_CREATE: i64 = 319;
 const MMAP: i64 = 9;
-const MUNMAP: i64 = 11;
+
 const MADVISE: i64 = 28;
-const CLOSE: i64 = 3;
+
 const LSEEK: i64 = 8;
 /// `MFD_CLOEXEC`: a program the target executes must not inherit it.
 const CLOSE_ON_EXEC: u64 = 1;
@@ -84,14 +81,7 @@ impl Mapper<'_> {
         }
         self.map_once(fill).map_err(|lost| match lost {
             Lost::Other(error) => error,
-            Lost::Descriptor => {
-                let reason = format!(
-                    "our shared memory's descriptor was not there, {LOST_MAX} times: it has no descriptors left \
-                     (`prlimit --pid {}`), or closes those that it does not know; try again",
-                    self.pid
-                );
-                Error::NothingToDo { pid: self.pid, reason }
-            }
+            Lost::Descriptor => Error::DescriptorLost { pid: self.pid, attempts: LOST_MAX },
         })
     }
 
@@ -257,7 +247,7 @@ impl Mapper<'_> {
 
     /// Maps what lists all the rest.
     fn list_calls(&self, descriptor: u64) -> Vec<Call> {
-        let header = map_file(self.layout.header, self.layout.geometry.data_length, READ_WRITE, descriptor, 0);
+        let header = map_file(self.layout.header.0, self.layout.geometry.data_length, READ_WRITE, descriptor, 0);
         vec![header, seek(descriptor, LISTED)]
     }
 
@@ -268,8 +258,8 @@ impl Mapper<'_> {
         for place in &self.layout.places {
             // The gate first: with nothing of ours beside it yet, the kernel has no reason to put another thread's new
             // memory exactly there.
-            calls.push(map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS | NO_RESERVE, u64::MAX, 0));
-            calls.push(map_file(place.code, place.capacity, READ_EXECUTE, descriptor, offset));
+            calls.push(map(place.gate.0, PAGE, READ_WRITE, PRIVATE_ANONYMOUS | NO_RESERVE, u64::MAX, 0));
+            calls.push(map_file(place.code.0, place.capacity, READ_EXECUTE, descriptor, offset));
             offset += place.capacity;
         }
         calls.push(seek(descriptor, ALL));
@@ -278,7 +268,7 @@ impl Mapper<'_> {
 
     /// Only once the gates are known to be ours: advice on a page of the program's own would stay there.
     fn last_calls(&self) -> Vec<Call> {
-        let gates = self.layout.places.iter().map(|place| place.gate);
+        let gates = self.layout.places.iter().map(|place| place.gate.0);
         gates.map(|gate| Call::new("madvise", MADVISE, [gate, PAGE, WIPE_ON_FORK])).collect()
     }
 
@@ -328,11 +318,11 @@ impl Mapper<'_> {
 
     fn wanted(&self, step: u64) -> Vec<Wanted> {
         let wanted = |start: u64, length: u64, is_ours: bool| Wanted { start, length, is_ours };
-        let mut all = vec![wanted(self.layout.header, self.layout.geometry.data_length, true)];
+        let mut all = vec![wanted(self.layout.header.0, self.layout.geometry.data_length, true)];
         let rest = if step == LISTED { &[] } else { &self.layout.places[..] };
         for place in rest {
-            all.push(wanted(place.gate, PAGE, false));
-            all.push(wanted(place.code, place.capacity, true));
+            all.push(wanted(place.gate.0, PAGE, false));
+            all.push(wanted(place.code.0, place.capacity, true));
         }
         all
     }
@@ -376,7 +366,7 @@ impl Wanted {
 /// # Errors
 /// [`Error::Os`], with the call that is not allowed; nothing was changed.
 pub fn check_calls(pid: Pid) -> Result<(), Error> {
-    const SOMEWHERE: u64 = 1 << 32;
+    const SOMEWHERE: ProcAddr = ProcAddr(1 << 32);
     let geometry = Geometry { data_length: PAGE, file_length: 2 * PAGE, ..Geometry::default() };
     let place = ArenaPlace { gate: SOMEWHERE + PAGE, code: SOMEWHERE + 2 * PAGE, capacity: PAGE };
     let layout =
@@ -410,31 +400,6 @@ fn seek(descriptor: u64, position: u64) -> Call {
     Call::new("lseek", LSEEK, [descriptor, position, 0])
 }
 
-/// Takes `mappings` back, the last one first.
-pub(crate) fn unmap_calls(mappings: &[(u64, u64)]) -> Vec<Call> {
-    mappings.iter().rev().map(|(address, length)| Call::new("munmap", MUNMAP, [*address, *length])).collect()
-}
-
-/// Closes a descriptor.
-pub(crate) fn close(descriptor: u64) -> Call {
-    Call::new("close", CLOSE, [descriptor])
-}
-
-/// Looks until `is_done`: a thread of the target does it as soon as the kernel lets it run.
-pub(crate) fn wait_until(pid: Pid, what: &'static str, is_done: impl Fn() -> bool) -> Result<(), Error> {
-    let deadline = Instant::now() + DONE_LIMIT;
-    while !is_done() {
-        if !trimtab_os::runs(pid) {
-            return Err(trimtab_os::Error::Gone { pid }.into());
-        }
-        if Instant::now() > deadline {
-            return Err(Error::Idle { pid, what, limit_s: DONE_LIMIT.as_secs() });
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Ok(())
-}
-
 /// A descriptor of a trimtab's memory that was not `known`.
 fn made_since(pid: Pid, known: &[u64]) -> Option<u64> {
     open_descriptors(pid).into_iter().find(|descriptor| !known.contains(descriptor))
@@ -464,7 +429,7 @@ pub(crate) fn forsake(shared: &SharedMapping) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insert::describe;
+    use crate::layout::describe;
     use crate::leftover::{self, Leftover};
     use crate::remove::joined;
     use std::process::{Child, Command, Stdio};
@@ -510,6 +475,7 @@ mod tests {
     }
 
     fn layout(header: u64, gate: u64) -> Layout {
+        let (header, gate) = (ProcAddr(header), ProcAddr(gate));
         let place = ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
         let geometry = Geometry { data_length: DATA_BYTES, file_length: DATA_BYTES + PAGE, ..Geometry::default() };
         Layout { header, places: vec![place], geometry, plan: Plan::default(), frames_are_whole: false }
@@ -605,7 +571,7 @@ mod tests {
     /// Two arenas, and room for the list of them.
     fn two_arenas(maps: &MappingTable) -> Layout {
         let (_, gate) = gaps(maps);
-        let place = |gate: u64| ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
+        let place = |gate: u64| ArenaPlace { gate: ProcAddr(gate), code: ProcAddr(gate) + PAGE, capacity: PAGE };
         let places = vec![place(gate), place(gate + 3 * PAGE)];
         let needs = Needs {
             patches: 0,
@@ -620,7 +586,7 @@ mod tests {
         };
         let geometry = Geometry::for_needs(&needs);
         Layout {
-            header: far_gap(maps, geometry.data_length),
+            header: ProcAddr(far_gap(maps, geometry.data_length)),
             places,
             geometry,
             plan: Plan::default(),
@@ -753,7 +719,7 @@ mod tests {
                 scope.spawn(|| {
                     while !is_over.load(Relaxed) {
                         let now = MappingTable::of(pid).expect("maps");
-                        lone.fetch_or(now.at(layout.places[0].gate).is_some(), Relaxed);
+                        lone.fetch_or(now.at(layout.places[0].gate.0).is_some(), Relaxed);
                     }
                 });
                 for _ in 0..50 {

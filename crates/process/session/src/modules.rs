@@ -8,14 +8,13 @@
 use crate::emulated::emulator_of;
 use crate::error::Error;
 use crate::handlers::FaultHandlers;
-use crate::hold::is_c_library;
 use crate::image_cache::{ImageCache, LoadedImage};
-use crate::link_map::{LinkMap, Place};
+use crate::link_map::{LinkMap, LoadOrder};
+use crate::mapped::{check_own_memory, module_mappings};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use trimtab_os::{Mapping, MappingTable};
-use trimtab_stub::layout::MEMFD_NAME;
+use trimtab_os::{Mapping, MappingTable, Memory};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
 
@@ -33,7 +32,7 @@ pub struct Module {
     /// Number of its file; two may have had the same path, one after the other.
     inode: u64,
     /// Its place in the loader's search; none if the loader does not know it.
-    place: Option<Place>,
+    place: Option<LoadOrder>,
 }
 
 impl Module {
@@ -158,6 +157,11 @@ impl Modules {
         self.pid == NO_PROCESS
     }
 
+    /// The process's memory; none if these are the modules of a file.
+    pub(crate) fn memory(&self) -> Result<Option<Memory>, Error> {
+        if self.is_of_file() { Ok(None) } else { Ok(Some(Memory::open(self.pid)?)) }
+    }
+
     /// The module that holds `address`.
     pub fn at(&self, address: ProcAddr) -> Option<&Module> {
         self.index_of(address).map(|index| &self.modules[index])
@@ -269,11 +273,6 @@ impl Modules {
     }
 }
 
-/// Between `vfork` and `exec` a process has no memory of its own, and must not be touched.
-pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
-    trimtab_os::parent_sharing_memory(pid).map_or(Ok(()), |parent| Err(Error::SharesMemory { pid, parent }))
-}
-
 /// The loader's list for debuggers, as the loader itself exports it: a loader that was started as the program has no other.
 fn loader_list(modules: &[Module]) -> Option<u64> {
     modules.iter().find_map(|module| {
@@ -289,28 +288,6 @@ fn reason_of(error: &Error) -> String {
         (Error::Os(_), _) | (_, None) => error.to_string(),
         (_, Some(source)) => source.to_string(),
     }
-}
-
-/// Mappings of each file that has executable ones, in address order.
-pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
-    let mut groups: Vec<Vec<&Mapping>> = Vec::new();
-    for mapping in
-        maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/') && !is_own(mapping))
-    {
-        // Most are of the file that the one before is of, and hardly any two have the same number.
-        let is_of = |group: &&mut Vec<&Mapping>| group[0].inode == mapping.inode && group[0].path == mapping.path;
-        match groups.iter_mut().rev().find(is_of) {
-            Some(group) => group.push(mapping),
-            None => groups.push(vec![mapping]),
-        }
-    }
-    groups.retain(|group| group.iter().any(|mapping| mapping.executable));
-    groups
-}
-
-/// True if it is memory that trimtab has made there.
-fn is_own(mapping: &Mapping) -> bool {
-    mapping.deleted && mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
 }
 
 /// The file as the loader mapped it; twice, if it was loaded into two namespaces.
@@ -362,6 +339,12 @@ fn bias_of(loaded: &LoadedImage, mapping: &Mapping) -> Option<LoadBias> {
     })?;
     let address = FileAddr(segment.addr.0.wrapping_sub(segment.file_offset).wrapping_add(mapping.offset));
     Some(LoadBias(mapping.start.wrapping_sub(address.0)))
+}
+
+/// True if a file of this path may be a C library, by its name.
+fn is_c_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    ["libc.so", "libc-", "libpthread", "ld-musl-", "libc.musl-"].iter().any(|beginning| name.starts_with(beginning))
 }
 
 #[cfg(test)]

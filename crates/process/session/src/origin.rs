@@ -225,7 +225,8 @@ fn own_pages(pid: Pid, mapping: &Mapping) -> Vec<std::ops::Range<u64>> {
 mod tests {
     use super::*;
     use crate::image_cache::ImageCache;
-    use crate::modules::{Modules, module_mappings};
+    use crate::mapped::module_mappings;
+    use crate::modules::Modules;
     use std::io::Write;
     use std::path::Path;
     use std::process::{Child, Command, Stdio};

@@ -116,7 +116,7 @@ pub fn call_once(pid: Pid, calls: &[(ProcAddr, Vec<i64>)], cache: &ImageCache) -
     let errno_at = errno_at(&modules).ok_or_else(|| refused("where it keeps errno is not known".into()))?;
     let gadgets = find_gadgets(pid, &Memory::open(pid)?, &modules.maps)?;
     let calls: Vec<FunctionCall> = calls.iter().map(|(address, arguments)| call_of(*address, arguments)).collect();
-    let site = Site { modules: &modules, reached: &reached, calls: &calls, errno_at, gadgets };
+    let site = CallSetup { modules: &modules, reached: &reached, calls: &calls, errno_at, gadgets };
     let (since, mut reason, mut pause_ns) = (Instant::now(), String::new(), 0);
     for look in 0u32.. {
         match site.try_now(pid)? {
@@ -246,7 +246,7 @@ enum Tried {
 }
 
 /// Everything that is known before a process is held.
-struct Site<'a> {
+struct CallSetup<'a> {
     modules: &'a Modules,
     reached: &'a Reached,
     calls: &'a [FunctionCall],
@@ -254,7 +254,7 @@ struct Site<'a> {
     gadgets: Gadgets,
 }
 
-impl Site<'_> {
+impl CallSetup<'_> {
     /// Looks once, and has the calls made if they are safe.
     fn try_now(&self, pid: Pid) -> Result<Tried, Error> {
         let stopped = Stopped::stop(pid)?;
@@ -278,7 +278,8 @@ impl Site<'_> {
         for (index, thread) in stopped.threads().iter().enumerate() {
             let named = |why: String| format!("thread {}: {why}", thread.tid);
             used_stack(stopped.pid(), thread, maps).ok_or_else(|| named("it is on no stack of its own".into()))?;
-            let mut frames = frames(self.modules, maps, stopped.memory(), thread).map_err(named)?;
+            let mut frames =
+                frames(self.modules, maps, stopped.memory(), thread).map_err(|why| named(why.to_string()))?;
             self.leave_out_outermost(&mut frames);
             if !thread.is_in_system_call() && !frames.iter().any(|frame| self.reached.has(frame)) {
                 match self.may_lend(stopped, index, &frames) {

@@ -9,12 +9,12 @@
 
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::frames::FOUND_AT;
-use crate::hold::HELD_AT;
 use crate::insert::Inserted;
-use crate::prepare::Prepared;
-use crate::remove::{leave_springboards, rest};
+use crate::prepared::Prepared;
+use crate::remove::leave_springboards;
+use crate::serving::{FOUND_AT, HELD_AT};
 use crate::threads::{Stacks, anyone_in, stands};
+use crate::waiting::rest;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -53,7 +53,7 @@ impl Inserted {
         leave_springboards(&mut stopped, &stacks, &self.target, &writes)?;
         writes.restore(&stopped)?;
         let mut taken = TakenOut { pause_ns: stopped.resume(), are_calls_forgotten: false };
-        if prepared.probes.iter().filter(|probe| probe.function == function).all(|probe| probe.is_simple()) {
+        if prepared.probes().filter(|probe| probe.function == function).all(|probe| probe.is_simple()) {
             self.forget_simple(function);
             taken.are_calls_forgotten = true;
         }
@@ -82,9 +82,8 @@ impl Inserted {
 
 /// Addresses of a function's patches, if nothing else lies in or under them.
 fn patches_of(prepared: &Prepared, inserted: &Inserted, function: u32) -> Option<Vec<u64>> {
-    let is_its = |planned: &&PlannedFunction| {
-        prepared.probes.get(planned.probe as usize).is_some_and(|probe| probe.function == function)
-    };
+    let is_its =
+        |planned: &&PlannedFunction| prepared.probe(planned.probe).is_some_and(|probe| probe.function == function);
     let (its, others): (Vec<_>, Vec<_>) = prepared.functions.iter().partition(is_its);
     let serves = |planned: &&PlannedFunction| {
         planned.holds != Holds::No || planned.finds_frames || planned.name == HELD_AT || planned.name == FOUND_AT
@@ -129,7 +128,7 @@ fn forget_frames(slot: &Slot, prepared: &Prepared, function: u32) {
     let mut kept = 0;
     for index in 0..depth {
         let frame = &slot.frames[index];
-        let probe = prepared.probes.get(frame.probe.load(Relaxed) as usize);
+        let probe = prepared.probe(frame.probe.load(Relaxed) as u32);
         if let Some(probe) = probe.filter(|probe| probe.function == function) {
             let group = &slot.group_depth[usize::from(probe.group) & (GROUPS_MAX - 1)];
             group.store(group.load(Relaxed).saturating_sub(1), Relaxed);

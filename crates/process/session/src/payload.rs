@@ -9,7 +9,7 @@ use trimtab_plan::{Keeps, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
 use trimtab_snippet::ir::Unit;
 use trimtab_stub::layout::{AreaNeeds, Geometry, SLOT_HASH_MULTIPLIER, round_up};
-use trimtab_types::Pid;
+use trimtab_types::{Pid, ProcAddr};
 
 /// The code that runs at the patched places.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) enum Payload {
     /// Bodies of a script.
     Script(ScriptSource),
     /// Threads are held as they leave a function, but for those that return to this code of bindings and tools.
-    Hold(Vec<Range<u64>>),
+    Hold(Vec<Range<ProcAddr>>),
 }
 
 impl Payload {
@@ -46,7 +46,7 @@ impl ScriptSource {
     }
 
     /// The script with its areas at their places in the target.
-    pub(crate) fn placed(&self, header: u64, geometry: &Geometry) -> Script {
+    pub(crate) fn placed(&self, header: ProcAddr, geometry: &Geometry) -> Script {
         let areas = Areas {
             process: header + geometry.process_area_offset,
             threads: header + geometry.thread_areas_offset,
@@ -65,7 +65,7 @@ impl ScriptSource {
         pid: Pid,
         functions: &[PlannedFunction],
         arena: usize,
-        text: u64,
+        text: ProcAddr,
     ) -> Result<u64, Error> {
         let stride = round_up(u64::from(self.unit.thread_bytes), 64);
         let geometry = Geometry {
@@ -77,7 +77,7 @@ impl ScriptSource {
         };
         let script = self.placed(text, &geometry);
         let needed = script.code_needed(functions, arena, text);
-        needed.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })
+        needed.map_err(|reason| Error::Plan { pid, reason })
     }
 }
 

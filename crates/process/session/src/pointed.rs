@@ -2,9 +2,8 @@
 //!
 //! Next: `trimtab-x86`'s `owned`, which looks at one function; `around` and `private`, which ask.
 
-use crate::inside::Inside;
-use crate::prepare::Subject;
-use crate::returns::imported;
+use crate::returns::{flow_of, imported};
+use crate::subject::Subject;
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
@@ -43,7 +42,7 @@ impl Surroundings for Given<'_> {
         self.left.set(self.left.get() - 1);
         let further = Given { depth: self.depth + 1, ..*self };
         let seen = self.subject.analysed(ProcAddr(target), |code, analysis| {
-            let flow = Inside::new(code, analysis, self.subject).flow;
+            let flow = flow_of(analysis, self.subject);
             Ok(leaves_alone(code, analysis, &flow, (register, &about.0, about.1), &further))
         });
         seen.unwrap_or_else(|_| about.1.of_unknown(&about.0))

@@ -8,15 +8,15 @@
 //!
 //! Next: `how_far`, which asks.
 
-use crate::inside::Inside;
 use crate::pointed::Given;
-use crate::prepare::Subject;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::returns::flow_of;
+use crate::subject::Subject;
+use crate::users::Changers;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_symbols::ImageKind;
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{Analysis, FunctionCode, Loop, keeps_address, writes_or_lends};
+use trimtab_x86::{Analysis, ControlFlow, FunctionCode, Loop, keeps_address, writes_or_lends};
 
 /// Callers of callers that are looked for.
 const DEPTH_MAX: u32 = 12;
@@ -30,10 +30,11 @@ const FIRST: [&str; 4] = ["main", "_start", "MAIN__", "_GLOBAL__sub_I_"];
 /// Bytes of a constant behind an address in an instruction.
 const BEHIND: [i64; 4] = [0, 1, 2, 4];
 
-/// The addresses in the process of the variable that has these bytes, if it is private to the loop.
+/// The addresses in the process of the variable that has these bytes, if it is private to a loop of the function that begins
+/// at `entry`.
 pub(crate) fn private_variable(
     subject: &Subject<'_>,
-    (inside, found): (&Inside<'_>, &Loop),
+    (entry, flow, found): (u64, &ControlFlow, &Loop),
     address: u64,
     bytes: u32,
 ) -> Option<Range<u64>> {
@@ -45,13 +46,13 @@ pub(crate) fn private_variable(
     if object.exported || at.0 + u64::from(bytes) > variable.end {
         return None;
     }
-    let own = bias.to_file(ProcAddr(inside.entry())).0;
+    let own = bias.to_file(ProcAddr(entry)).0;
     let search = Search { subject, own };
     let changers = loaded.users.changers((variable.start, own), || search.changers(&variable))?;
     if search.is_in_data(&|address| changers.kept.contains(&address) || variable.contains(&address))? {
         return None;
     }
-    let is_called = inside.flow.calls.iter().filter(|call| found.blocks.binary_search(&call.block).is_ok());
+    let is_called = flow.calls.iter().filter(|call| found.blocks.binary_search(&call.block).is_ok());
     let is_one = |target: u64| changers.begins.contains(&bias.to_file(ProcAddr(target)).0);
     let process = bias.to_proc(FileAddr(variable.start)).0..bias.to_proc(FileAddr(variable.end)).0;
     (!is_called.filter_map(|call| call.target).any(is_one)).then_some(process)
@@ -78,29 +79,6 @@ pub(crate) fn calls_of(subject: &Subject<'_>, function: u64) -> Option<Vec<(u64,
     }
     let in_process = |address: u64| bias.to_proc(FileAddr(address)).0;
     calls.into_iter().map(|call| Some((in_process(search.function_of(call)?), in_process(call)))).collect()
-}
-
-/// The functions of a file that may change a variable of it.
-#[derive(Debug)]
-pub(crate) struct Changers {
-    /// Addresses at which these are called, and those that call them.
-    begins: BTreeSet<u64>,
-    /// Functions that may be called by way of their addresses, if these are kept anywhere.
-    kept: BTreeSet<u64>,
-}
-
-/// By a variable's address and that of the loop's function, what was found in the file; nothing if it can't be told.
-type Found = BTreeMap<(u64, u64), Option<Arc<Changers>>>;
-
-/// Found once for all processes that run a file: it takes some ten milliseconds for each variable of a large one.
-#[derive(Debug, Default)]
-pub(crate) struct Users(Mutex<Found>);
-
-impl Users {
-    fn changers(&self, of: (u64, u64), find: impl FnOnce() -> Option<Changers>) -> Option<Arc<Changers>> {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.entry(of).or_insert_with(|| find().map(Arc::new)).clone()
-    }
 }
 
 struct Search<'s> {
@@ -136,7 +114,7 @@ impl Search<'_> {
     }
 
     fn keeps(&self, code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<u64>) -> bool {
-        let flow = Inside::new(code, analysis, self.subject).flow;
+        let flow = flow_of(analysis, self.subject);
         let left = Given::all();
         keeps_address(code, analysis, &flow, addresses, &Given::new(self.subject, &left))
     }

@@ -5,13 +5,19 @@
 //!
 //! Next: `insert` chooses the places.
 
-use crate::insert::{own_routines, place_near};
-use crate::prepare::{Prepared, Refused};
+use crate::obstacle::Obstacle;
+use crate::prepared::Prepared;
+use crate::request::Refused;
 use std::ops::Range;
 use trimtab_os::MappingTable;
-use trimtab_plan::code_needed;
+use trimtab_plan::{Routines, code_needed};
+use trimtab_stub::blob;
 use trimtab_stub::layout::{PAGE, round_up};
 
+/// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
+const REACH: u64 = (1 << 31) - (256 << 20);
+/// Free space kept around what we map, so that heaps can grow.
+pub(crate) const MARGIN: u64 = 1 << 20;
 /// More than any window or script needs.
 const ROOM: u64 = 64 << 20;
 
@@ -30,18 +36,14 @@ impl Prepared {
     /// Refuses all functions of one arena, and numbers the others anew.
     fn leave_out(&mut self, arena: usize) {
         let (module, _) = self.arena_modules.remove(arena);
-        let reason =
-            format!("the program has taken all addresses within reach of {module}, so no probe can lie near it");
+        let reason = Obstacle::AddressesTaken { module };
         let stays: Vec<bool> = self.functions.iter().map(|function| function.arena != arena).collect();
         let left_out = self.functions.iter().filter(|function| function.arena == arena);
         self.refused.extend(left_out.map(|function| Refused { name: function.name.clone(), reason: reason.clone() }));
         keep(&mut self.functions, &stays);
         keep(&mut self.probes, &stays);
-        keep(&mut self.addresses, &stays);
-        keep(&mut self.ranges, &stays);
         for (index, function) in self.functions.iter_mut().enumerate() {
             function.probe = index as u32;
-            self.ranges[index].1 = index as u32;
             function.arena -= usize::from(function.arena > arena);
         }
     }
@@ -57,11 +59,23 @@ fn keep<T>(all: &mut Vec<T>, stays: &[bool]) {
     all.retain(|_| stays.next().copied().unwrap_or(true));
 }
 
+/// The in-target routines, as the compiler of this program made them.
+pub(crate) fn own_routines() -> Routines<'static> {
+    let blob = blob();
+    Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave, pass: blob.pass }
+}
+
+/// Where an arena may lie from which all of `text` is reached.
+pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) -> Option<u64> {
+    maps.gap_near(text.clone(), length, REACH, MARGIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::handlers::FaultHandlers;
     use crate::payload::Payload;
+    use crate::request::{Probed, Work};
     use std::collections::BTreeMap;
     use trimtab_os::Gadgets;
     use trimtab_plan::PlannedFunction;
@@ -73,12 +87,16 @@ mod tests {
     fn prepared() -> Prepared {
         let function =
             |probe: u32| PlannedFunction::new(format!("f{probe}"), probe, ((probe % 2) as usize, Vec::new()));
+        let probed = |function: u32| {
+            let at = u64::from(function);
+            let work = Work::Window(Probe { function, ..Probe::ABSENT });
+            Probed { address: Some(ProcAddr(at)), range: at..at + 1, work }
+        };
         let near = 0x10_0000_0000..0x10_0000_1000;
         let far = 0x7f00_0000_0000..0x7f00_0000_1000;
         Prepared {
             functions: (0..4).map(function).collect(),
-            probes: (0..4).map(|function| Probe { function, ..Probe::ABSENT }).collect(),
-            addresses: (0..4).map(ProcAddr).collect(),
+            probes: (0..4).map(probed).collect(),
             refused: Vec::new(),
             endless: Vec::new(),
             tails: Vec::new(),
@@ -88,7 +106,6 @@ mod tests {
             lost: Vec::new(),
             arena_modules: vec![("/lib/a".into(), near), ("/lib/b".into(), far)],
             gadgets: Gadgets { system_call: 0, signal_return: 0 },
-            ranges: (0..4).map(|probe| (u64::from(probe)..u64::from(probe) + 1, probe)).collect(),
             taken: BTreeMap::new(),
             program: 0..0,
             payload: Payload::Window,
@@ -110,10 +127,10 @@ mod tests {
         assert_eq!(names, ["f1", "f3"]);
         assert!(prepared.functions.iter().all(|function| function.arena == 0));
         assert_eq!(prepared.functions.iter().map(|function| function.probe).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(prepared.ranges, [(1..2, 0), (3..4, 1)]);
-        assert_eq!(prepared.addresses, [ProcAddr(1), ProcAddr(3)]);
-        assert_eq!(prepared.probes.iter().map(|probe| probe.function).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(prepared.probes.iter().map(|probed| probed.range.clone()).collect::<Vec<_>>(), [1..2, 3..4]);
+        assert_eq!(prepared.addresses().collect::<Vec<_>>(), [ProcAddr(1), ProcAddr(3)]);
+        assert_eq!(prepared.probes().map(|probe| probe.function).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(prepared.refused.len(), 2);
-        assert!(prepared.refused[0].reason.contains("within reach of /lib/a"), "{:?}", prepared.refused);
+        assert!(prepared.refused[0].reason.to_string().contains("within reach of /lib/a"), "{:?}", prepared.refused);
     }
 }

@@ -7,126 +7,26 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
-use crate::frames::is_anyone_reading;
 use crate::gone::is_gone;
-use crate::hold::ANSWERED_AT;
-use crate::mapping::{close, unmap_calls, wait_until};
-use crate::pages::{PageWrites, PatchBytes};
-use crate::threads::{Ranges, Stacks, Stand, anyone_in, inside, stands};
+use crate::mapped::open_descriptors;
+use crate::pages::PageWrites;
+use crate::serving::ANSWERED_AT;
+use crate::target::{Removal, Target};
+use crate::threads::{Stacks, Stand, anyone_in, inside, stands};
+use crate::waiting::{TRIES_MAX, close, rest, unmap_calls, wait_until};
+use crate::walks::is_anyone_reading;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 use trimtab_os::Error as OsError;
-use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped, Thread, used_stack};
-use trimtab_plan::{ArenaPlace, Plan};
-use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
+use trimtab_os::{Call, MappingTable, Memory, Stopped, Thread, used_stack};
 use trimtab_types::Pid;
 
-/// Further stops tried until nobody is inside an island.
-pub(crate) const TRIES_MAX: usize = 50;
-/// Time for a thread inside to come out before the second try; it doubles up to the maximum, because on a busy machine
-/// that thread first has to get a processor.
-const FIRST_REST_US: u64 = 500;
-const REST_US_MAX: u64 = 20_000;
 /// Tries after which a slot's word is no longer enough: its owner may have jumped out of our routine.
 const JUMPED_OUT_AFTER: usize = 20;
 /// Most of a stack that is searched for a way back into our code.
 const STACK_BYTES_MAX: u64 = 1 << 20;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
-
-/// The steps that took probes out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removal {
-    /// Longest time the process was held, nanoseconds.
-    pub pause_ns_max: u64,
-    /// All such times together, nanoseconds.
-    pub pause_ns_total: u64,
-    /// Bytes left mapped; 0: all gone.
-    pub left_mapped_bytes: u64,
-    /// Why: a thread stayed inside, or none may unmap them.
-    pub left_because: Option<String>,
-    /// Thread pointer and stack pointer of every thread at the first stop: calls left open above are still going on.
-    pub stacks: Vec<(u64, u64)>,
-    /// Threads that were inside a measured function at the first stop, as (thread pointer, probe).
-    pub inside: Vec<(u64, u32)>,
-    /// Places whose bytes were neither ours nor the original ones, and were left as they are.
-    pub foreign: Vec<u64>,
-}
-
-impl Removal {
-    /// This, and what was taken out behind it.
-    pub(crate) fn and(mut self, next: Removal) -> Removal {
-        self.pause_ns_max = self.pause_ns_max.max(next.pause_ns_max);
-        self.pause_ns_total += next.pause_ns_total;
-        self.left_mapped_bytes += next.left_mapped_bytes;
-        self.left_because = self.left_because.or(next.left_because);
-        self.stacks.extend(next.stacks);
-        self.inside.extend(next.inside);
-        self.foreign.extend(next.foreign);
-        self
-    }
-}
-
-/// The facts that are needed to restore a process.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub header: u64,
-    pub gates: Vec<u64>,
-    pub arenas: Vec<Range<u64>>,
-    pub mappings: Vec<(u64, u64)>,
-    /// The writes to its text.
-    pub patches: PageWrites,
-    /// Those by which the unwinder finds tables of our code: as long as somebody is in it, they are needed.
-    pub finders: Vec<u64>,
-    pub geometry: Geometry,
-    pub gadgets: Gadgets,
-    /// Measured functions, and the text of the program itself.
-    pub functions: (Ranges, Range<u64>),
-    /// Its maker is gone, and may have left the memory's descriptor open.
-    pub abandoned: bool,
-}
-
-impl Target {
-    pub(crate) fn new(header: u64, places: &[ArenaPlace], plan: &Plan, geometry: Geometry, gadgets: Gadgets) -> Self {
-        let bytes = |patch: &trimtab_plan::Patch| PatchBytes {
-            address: patch.address,
-            original: patch.original.clone(),
-            patched: patch.patched.clone(),
-        };
-        let finders = (geometry.frames_patches as usize).min(plan.patches.len());
-        let mut mappings = vec![(header, geometry.data_length)];
-        mappings.extend(places.iter().flat_map(|place| [(place.gate, PAGE), (place.code, place.capacity)]));
-        Target {
-            header,
-            gates: places.iter().map(|place| place.gate).collect(),
-            arenas: places.iter().map(|place| place.code..place.code + place.capacity).collect(),
-            mappings,
-            patches: PageWrites::new(plan.patches.iter().map(bytes).collect()),
-            finders: plan.patches[plan.patches.len() - finders..].iter().map(|patch| patch.address).collect(),
-            geometry,
-            gadgets,
-            functions: (Ranges::default(), 0..0),
-            abandoned: false,
-        }
-    }
-
-    /// Where unwind tables lie that the program's unwinder reads.
-    pub(crate) fn frames(&self) -> Range<u64> {
-        self.geometry.frames_at..self.geometry.frames_at.saturating_add(self.geometry.frames_bytes)
-    }
-
-    /// True if our shared memory is mapped at its place in `pid`.
-    pub(crate) fn is_mapped(&self, pid: Pid) -> bool {
-        let Ok(maps) = MappingTable::around(pid, &[self.header]) else { return false };
-        maps.at(self.header).is_some_and(is_ours)
-    }
-}
-
-/// True if a mapping shows the shared memory of a trimtab.
-pub(crate) fn is_ours(mapping: &trimtab_os::Mapping) -> bool {
-    mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
-}
 
 /// Restores `pid`.
 pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
@@ -246,11 +146,6 @@ fn left_mapped(removal: Removal, target: &Target, reason: String) -> Removal {
     Removal { left_mapped_bytes, left_because: Some(reason), ..removal }
 }
 
-/// Rest after try number `attempt`.
-pub(crate) fn rest(attempt: usize) -> Duration {
-    Duration::from_micros((FIRST_REST_US << attempt.min(16)).min(REST_US_MAX))
-}
-
 /// A process that ended while it was about to unmap our memory took it along.
 fn ended_is_gone(waited: Result<(), Error>, removal: Removal) -> Result<Removal, Error> {
     match waited {
@@ -362,18 +257,4 @@ pub(crate) fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
         }
     }
     joined
-}
-
-/// Descriptors of a trimtab's shared memory that `pid` has open.
-pub(crate) fn open_descriptors(pid: Pid) -> Vec<u64> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let is_ours = |path: std::path::PathBuf| {
-        path.to_str()
-            .and_then(|text| text.strip_prefix("/memfd:"))
-            .is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == MEMFD_NAME)
-    };
-    entries
-        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_ours))
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
 }

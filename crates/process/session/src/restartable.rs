@@ -4,7 +4,7 @@
 //! a sequence would run on one processor and half on another. So these bytes are left alone, and so are the four before
 //! the place where an interrupted thread goes on, which the kernel compares before it sends a thread there.
 //!
-//! Next: `trimtab_symbols::restartable_sequences` reads them, `prepare` asks.
+//! Next: `trimtab_symbols::restartable_sequences` reads them, `subject` asks.
 
 use std::ops::Range;
 use trimtab_symbols::{RestartableSequence, restartable_sequences};

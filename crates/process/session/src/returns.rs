@@ -5,11 +5,12 @@
 //!
 //! Next: `trimtab-x86`'s `last_calls`, which draws the graph with this.
 
-use crate::prepare::Subject;
+use crate::subject::Subject;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trimtab_symbols::{Image, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
+use trimtab_x86::{Analysis, ControlFlow};
 
 /// Functions of the C library and of languages' runtimes that never come back to their caller.
 const NAMES: [&str; 34] = [
@@ -60,18 +61,18 @@ const BYTES_MAX: u64 = 4096;
 const DEPTH_MAX: u32 = 4;
 
 /// The functions of one file, with an answer for each that was asked for.
-pub(crate) struct Returns<'s> {
+struct Returns<'s> {
     subject: &'s Subject<'s>,
     known: RefCell<HashMap<FileAddr, bool>>,
 }
 
 impl<'s> Returns<'s> {
-    pub(crate) fn of(subject: &'s Subject<'s>) -> Self {
+    fn of(subject: &'s Subject<'s>) -> Self {
         Returns { subject, known: RefCell::default() }
     }
 
     /// True if what is called at this address of the process is known never to return.
-    pub(crate) fn never(&self, target: u64) -> bool {
+    fn never(&self, target: u64) -> bool {
         self.never_at(self.subject.module.bias.to_file(ProcAddr(target)), 0)
     }
 
@@ -111,6 +112,12 @@ impl<'s> Returns<'s> {
         let may_return = self.subject.analysed(bias.to_proc(begins), |_, analysis| Ok(analysis.may_return(&never)));
         !may_return.unwrap_or(true)
     }
+}
+
+/// Blocks, loops and calls of a function of the module, which end at calls that never return.
+pub(crate) fn flow_of(analysis: &Analysis, subject: &Subject<'_>) -> ControlFlow {
+    let returns = Returns::of(subject);
+    ControlFlow::ending_at(analysis, &|target| returns.never(target))
 }
 
 /// True if what is called at this address of the process may return a second time.

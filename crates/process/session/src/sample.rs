@@ -9,7 +9,7 @@
 use crate::error::Error;
 use crate::image_cache::ImageCache;
 use crate::modules::Modules;
-use crate::unwind::{KnownRules, Standing, Walk};
+use crate::unwind::{KnownRules, NotUnwound, Standing, Walk};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use trimtab_os::{MappingTable, Memory, Stopped, Thread};
@@ -37,7 +37,7 @@ pub struct StackFrame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackSample {
     /// The functions, outermost first; or why they are not all known, as part of a sentence.
-    pub frames: Result<Vec<StackFrame>, String>,
+    pub frames: Result<Vec<StackFrame>, NotUnwound>,
     /// How long the thread was held, nanoseconds.
     pub pause_ns: u64,
 }
@@ -100,7 +100,7 @@ impl StackSampler {
     }
 
     /// The functions, innermost first; and where the walk ended, if that is in no file that was read.
-    fn walk(&self, thread: &Thread, copy: &Copy) -> (Result<Vec<Standing>, String>, Option<u64>) {
+    fn walk(&self, thread: &Thread, copy: &Copy) -> (Result<Vec<Standing>, NotUnwound>, Option<u64>) {
         let word = |at: u64| copy.word(at).or_else(|| self.memory.read_word(at).ok());
         let (modules, maps, known) = (&self.modules, &self.modules.maps, &self.known);
         let walk = Walk { modules, maps, known, word: &word, frames_max: FRAMES_MAX, undescribed: Cell::new(None) };

@@ -7,36 +7,20 @@
 
 use crate::errno::errno_at;
 use crate::error::Error;
-use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
+use crate::obstacle::Obstacle;
 use crate::payload::{MESSAGES_BYTES, Payload, ScriptSource, ranges_at, ring_at};
-use crate::prepare::{FunctionRequest, NoExits, Prepared, Purpose, Refused};
+use crate::prepared::Prepared;
+use crate::purpose::Purpose;
 use crate::ranges::{Area, RangeTables};
+use crate::request::{FunctionRequest, InnerRequest, Lost, Refused, ScriptRequest, Work};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use trimtab_os::{MappingTable, vector_state};
 use trimtab_plan::{FunctionBodies, Keeps};
 use trimtab_snippet::ir::{self, Kind, Unit, Variable, process_word, thread_word};
-use trimtab_stub::layout::{Geometry, Probe, flag};
+use trimtab_stub::layout::Geometry;
 use trimtab_stub::view::View;
-use trimtab_types::ProcAddr;
-
-/// A function and what runs there.
-#[derive(Clone, Debug)]
-pub struct ScriptRequest {
-    /// Name for people.
-    pub name: String,
-    /// Where it begins.
-    pub address: ProcAddr,
-    /// The bodies.
-    pub bodies: FunctionBodies,
-    /// Bodies at the entry that only serve those at the exits.
-    pub serve_exits: Vec<usize>,
-    /// Bodies at the exits that ask how long the call took or what it returned.
-    pub asking: Vec<usize>,
-    /// True if the entry is of no use without the exits.
-    pub needs_exits: bool,
-}
 
 impl Prepared {
     /// Decides about each function of a script, and about the places inside functions. Bodies are added to `unit` that follow
@@ -75,11 +59,10 @@ impl Prepared {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let unit_before = unit.clone();
         let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests, follows })?;
-        let places = prepared.addresses.iter().zip(&prepared.probes);
-        for (function, (address, probe)) in prepared.functions.iter_mut().zip(places) {
-            let of_function = requests.iter().filter(|request| request.address == *address);
+        for (function, probed) in prepared.functions.iter_mut().zip(&prepared.probes) {
+            let of_function = requests.iter().filter(|request| Some(request.address) == probed.address);
             // Where no exit is asked for, there is none to leave out.
-            let is_endless = probe.flags & flag::TIMED == 0;
+            let is_endless = !probed.work.sees_ends();
             let mut bodies = FunctionBodies::default();
             for request in of_function {
                 let serves = |body: &&usize| is_endless && request.serve_exits.contains(body);
@@ -105,28 +88,19 @@ impl Prepared {
     }
 }
 
-/// A body of a script that does not run at one of its places, because that can't be patched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Its number.
-    pub body: usize,
-    /// The place and the reason.
-    pub reason: String,
-}
-
 impl Prepared {
     /// Bodies that don't run at functions where they should.
     fn lost_of(&self, requests: &[ScriptRequest]) -> Vec<Lost> {
         let why = |all: &[Refused], name: &str| {
             all.iter()
                 .find(|one| one.name == name)
-                .map_or_else(|| "it can't be probed".to_owned(), |one| one.reason.clone())
+                .map_or_else(|| "it can't be probed".to_owned(), |one| one.reason.to_string())
         };
         let mut lost = Vec::new();
         for request in requests {
             let FunctionBodies { entry, exit, .. } = &request.bodies;
-            let number = self.addresses.iter().position(|address| *address == request.address);
-            let is_endless = |number: usize| !exit.is_empty() && self.probes[number].flags & flag::TIMED == 0;
+            let number = self.probe_at(request.address);
+            let is_endless = |number: u32| !exit.is_empty() && !self.probes[number as usize].work.sees_ends();
             let (bodies, reason): (Vec<usize>, String) = match number {
                 None => (
                     entry.iter().chain(exit).copied().collect(),
@@ -156,8 +130,8 @@ impl Purpose for OfScript<'_> {
         true
     }
 
-    fn follows_jumps(&self) -> bool {
-        self.follows
+    fn behind_jumps(&self) -> Option<Work> {
+        self.follows.then_some(Work::Code { sees_ends: true })
     }
 
     /// Entries run again then, and what they keep is of the last one.
@@ -169,7 +143,7 @@ impl Purpose for OfScript<'_> {
         self.requests.iter().any(|one| one.address == request.address && !one.asking.is_empty())
     }
 
-    fn counts(&self, request: &FunctionRequest, _: &NoExits) -> bool {
+    fn counts(&self, request: &FunctionRequest, _: &Obstacle) -> bool {
         let mut of_function = self.requests.iter().filter(|one| one.address == request.address);
         of_function.any(|one| !one.needs_exits && one.bodies.entry.iter().any(|body| !one.serve_exits.contains(body)))
     }
@@ -177,9 +151,8 @@ impl Purpose for OfScript<'_> {
 
 /// Exits are looked for only where something runs there.
 fn function_request(request: &ScriptRequest) -> FunctionRequest {
-    let flags = if request.bodies.exit.is_empty() { 0 } else { flag::TIMED };
-    let probe = Probe { flags, ..Probe::ABSENT };
-    FunctionRequest { name: request.name.clone(), address: request.address, probe }
+    let work = Work::Code { sees_ends: !request.bodies.exit.is_empty() };
+    FunctionRequest { name: request.name.clone(), address: request.address, work }
 }
 
 /// The values that the process area must hold before the first body runs.

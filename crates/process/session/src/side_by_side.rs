@@ -1,6 +1,6 @@
 //! The same work for many things that know nothing of each other, on as many processors as that is worth.
 //!
-//! Next: `prepare`, which judges functions like this.
+//! Next: `subject`, which judges functions like this.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -3,10 +3,11 @@
 //! Decisions are made from the file's bytes, which are mapped already; that memory holds the same, and no other tool's
 //! patches, is found out block by block, once each, when something in a block is asked for.
 //!
-//! Next: `prepare`, which decides.
+//! Next: `subject`, which decides.
 
-use crate::changed::Witness;
+use crate::changed::CodeReader;
 use crate::modules::Module;
+use crate::obstacle::Obstacle;
 use std::ops::Range;
 use std::sync::OnceLock;
 use trimtab_os::Memory;
@@ -22,7 +23,7 @@ pub(crate) struct Text<'a> {
     /// None for a file that is not loaded: then its bytes are all there is.
     memory: Option<&'a Memory>,
     /// Asked who has changed the code, where it is not as in the file.
-    witness: Witness<'a>,
+    witness: CodeReader<'a>,
     segments: Vec<Blocks>,
 }
 
@@ -37,7 +38,7 @@ struct Blocks {
 }
 
 impl<'a> Text<'a> {
-    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, witness: Witness<'a>) -> Self {
+    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, witness: CodeReader<'a>) -> Self {
         let executable = module.loaded.image.segments.iter().filter(|segment| segment.executable);
         let segments = executable.map(|segment| {
             let blocks = segment.file_size.div_ceil(BLOCK_BYTES);
@@ -51,25 +52,22 @@ impl<'a> Text<'a> {
     }
 
     /// The bytes at `addresses`, which memory and file have in common.
-    pub(crate) fn bytes(&self, addresses: Range<u64>) -> Result<&'a [u8], String> {
+    pub(crate) fn bytes(&self, addresses: Range<u64>) -> Result<&'a [u8], Obstacle> {
         let start = self.module.bias.to_file(ProcAddr(addresses.start));
         let length = addresses.end - addresses.start;
-        let offset = self.module.loaded.image.file_offset_of(start).ok_or("it lies in no segment")?;
-        let bytes = self.in_file(offset..offset.saturating_add(length)).ok_or("its file is too short")?;
+        let offset = self.module.loaded.image.file_offset_of(start).ok_or(Obstacle::NoSegment)?;
+        let bytes = self.in_file(offset..offset.saturating_add(length)).ok_or(Obstacle::ShortFile)?;
         if self.module.loaded.unknown.iter().any(|part| part.start < offset + length && offset < part.end) {
-            return Err(
-                "its file can't be had any more, and its code in memory has been written to, so nobody knows what it was; \
-                 restart the program to measure it"
-                    .into(),
-            );
+            return Err(Obstacle::CodeLost);
         }
         if let Some(memory) = self.memory
             && !self.is_known_same(start, length)
         {
-            let now = memory.read_vec(addresses.start, bytes.len()).map_err(|error| error.to_string())?;
+            let now =
+                memory.read_vec(addresses.start, bytes.len()).map_err(|error| Obstacle::Memory(error.to_string()))?;
             if now != bytes {
                 let cause = self.witness.why(addresses.start, bytes);
-                return Err(format!("its code in memory differs from its file: {cause}"));
+                return Err(Obstacle::Changed { cause });
             }
         }
         Ok(bytes)

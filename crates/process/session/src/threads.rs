@@ -2,7 +2,6 @@
 //!
 //! Next: `insert` moves threads out of the way, `remove` waits until nobody is inside.
 
-use crate::unwind::is_call;
 use std::ops::Range;
 use trimtab_os::{Gadgets, MappingTable, Stopped};
 
@@ -162,6 +161,12 @@ fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &Ranges) -> Optio
 /// True if the bytes before `address` can be a call.
 fn follows_call(stopped: &Stopped, address: u64) -> bool {
     stopped.memory().read_vec(address.saturating_sub(7), 7).is_ok_and(|before| is_call(&before))
+}
+
+/// True if seven bytes end in a call: `e8 rel32`, or `ff` with a register or memory operand.
+pub(crate) fn is_call(before: &[u8]) -> bool {
+    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
+    before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)
 }
 
 #[cfg(test)]

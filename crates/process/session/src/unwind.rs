@@ -7,6 +7,7 @@
 //! Next: `outside_call`, which decides by it whether a thread may be interrupted; `sample`, which counts.
 
 use crate::modules::Modules;
+use crate::threads::is_call;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use trimtab_os::{MappingTable, Memory, Thread};
@@ -57,6 +58,32 @@ impl Registers {
     }
 }
 
+/// Why the functions around a place are not all known, as part of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotUnwound {
+    /// There are more than are looked for.
+    #[error("it is more than {calls} calls deep")]
+    TooDeep {
+        /// So many.
+        calls: usize,
+    },
+    /// A caller's registers can't be had.
+    #[error("what was saved on its stack at {stack:#x} is not known")]
+    Lost {
+        /// The stack pointer.
+        stack: u64,
+    },
+    /// No unwind entry holds there.
+    #[error("it is in code that no table describes ({address:#x})")]
+    NoTable {
+        /// Where.
+        address: u64,
+    },
+    /// The functions around it were interrupted anywhere.
+    #[error("it is in a signal handler")]
+    InSignalHandler,
+}
+
 /// The functions that `thread` is in, innermost first.
 ///
 /// # Errors
@@ -66,7 +93,7 @@ pub(crate) fn frames(
     maps: &MappingTable,
     memory: &Memory,
     thread: &Thread,
-) -> Result<Vec<Standing>, String> {
+) -> Result<Vec<Standing>, NotUnwound> {
     let word = |at| memory.read_word(at).ok();
     let (known, undescribed) = (RefCell::default(), Cell::new(None));
     let walk = Walk { modules, maps, known: &known, word: &word, frames_max: FRAMES_MAX, undescribed };
@@ -95,7 +122,7 @@ impl Walk<'_> {
     ///
     /// # Errors
     /// As [`frames`].
-    pub(crate) fn frames_or_guess(&self, thread: &Thread) -> Result<Vec<Standing>, String> {
+    pub(crate) fn frames_or_guess(&self, thread: &Thread) -> Result<Vec<Standing>, NotUnwound> {
         let registers = Registers::of(thread);
         let known = self.frames(registers, None);
         let undescribed = self.undescribed.get();
@@ -108,7 +135,7 @@ impl Walk<'_> {
     }
 
     /// All functions around the one that has these registers, which is itself the innermost, or has called `within`.
-    fn frames(&self, mut registers: Registers, within: Option<&[Standing]>) -> Result<Vec<Standing>, String> {
+    fn frames(&self, mut registers: Registers, within: Option<&[Standing]>) -> Result<Vec<Standing>, NotUnwound> {
         let (mut found, mut is_called) = (within.unwrap_or_default().to_vec(), within.is_some());
         while found.len() < self.frames_max {
             // A call may be a function's last instruction: what it returns to is another one then.
@@ -121,7 +148,7 @@ impl Walk<'_> {
             }
             is_called = true;
         }
-        Err(format!("it is more than {} calls deep", self.frames_max))
+        Err(NotUnwound::TooDeep { calls: self.frames_max })
     }
 
     /// The functions around code that no table describes, and that code itself if it lies in a module: the kernel's own
@@ -151,7 +178,7 @@ impl Walk<'_> {
         before.is_some_and(is_call)
     }
 
-    fn rules_at(&self, address: u64) -> Result<(Standing, CallerRules), String> {
+    fn rules_at(&self, address: u64) -> Result<(Standing, CallerRules), NotUnwound> {
         if let Some(known) = self.known.borrow().get(&address) {
             return Ok(known.clone());
         }
@@ -164,8 +191,8 @@ impl Walk<'_> {
     }
 
     /// The registers of the function that called; `None` behind the outermost.
-    fn caller(&self, registers: &Registers, rules: &CallerRules) -> Result<Option<Registers>, String> {
-        let lost = || format!("what was saved on its stack at {:#x} is not known", registers.stack);
+    fn caller(&self, registers: &Registers, rules: &CallerRules) -> Result<Option<Registers>, NotUnwound> {
+        let lost = || NotUnwound::Lost { stack: registers.stack };
         let place = |register: u16, offset: i64| Some(registers.value(register)?.wrapping_add_signed(offset));
         let word = |at: u64| (self.word)(at).ok_or_else(lost);
         let mut frame = place(rules.cfa.register, rules.cfa.offset).ok_or_else(lost)?;
@@ -193,8 +220,8 @@ impl Walk<'_> {
     }
 }
 
-fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Standing, CallerRules), String> {
-    let unknown = || format!("it is in code that no table describes ({address:#x})");
+fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Standing, CallerRules), NotUnwound> {
+    let unknown = || NotUnwound::NoTable { address };
     let number = modules.index_of(ProcAddr(address)).ok_or_else(unknown)?;
     let module = &modules.modules[number];
     // Another library may have been loaded there since.
@@ -202,14 +229,8 @@ fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Sta
     let file = module.bias.to_file(ProcAddr(address));
     let image = &module.loaded.image;
     if image.frame_at(file).is_some_and(|frame| frame.kind == FrameKind::Signal) {
-        return Err("it is in a signal handler".into());
+        return Err(NotUnwound::InSignalHandler);
     }
     let rules = caller_rules(module.loaded.file.bytes(), image, file).ok().flatten().ok_or_else(unknown)?;
     Ok((Standing { module: number, address: file }, rules))
-}
-
-/// True if seven bytes end in a call: `e8 rel32`, or `ff` with a register or memory operand.
-pub(crate) fn is_call(before: &[u8]) -> bool {
-    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
-    before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)
 }

@@ -139,7 +139,7 @@ fn prepare(pid: Pid) -> Prepared {
         .enumerate()
         .map(|(index, name)| {
             let (_, address) = modules.modules[0].function(name).expect("is there");
-            FunctionRequest { name: name.to_string(), address, probe: timed(index as u32) }
+            FunctionRequest { name: name.to_string(), address, work: timed(index as u32).into() }
         })
         .collect();
     let prepared = Prepared::new(&modules, &requests).expect("prepares");

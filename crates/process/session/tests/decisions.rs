@@ -54,7 +54,7 @@ fn decide(pid: Pid, cache: &ImageCache, flags: u8) -> Prepared {
     let request = |function: &trimtab_symbols::Function| FunctionRequest {
         name: function.name(),
         address: module.bias.to_proc(function.addr),
-        probe: Probe { flags, ..Probe::ABSENT },
+        work: Probe { flags, ..Probe::ABSENT }.into(),
     };
     let requests: Vec<FunctionRequest> = module.loaded.image.functions.iter().map(request).collect();
     assert!(requests.len() > 1000, "{} functions", requests.len());
@@ -122,14 +122,15 @@ fn programs_that_handle_faults_have_decisions_of_their_own() {
         stays.own_fault_handler()
     );
     assert_ne!(free.digest(), stays.digest());
-    let may_fault =
-        |prepared: &Prepared| prepared.refused.iter().filter(|one| one.reason.contains("may fault")).count();
+    let may_fault = |prepared: &Prepared| {
+        prepared.refused.iter().filter(|one| one.reason.to_string().contains("may fault")).count()
+    };
     assert_eq!(may_fault(&free), 0);
     assert!(
-        may_fault(&stays) > 0 && may_fault(&stays) < stays.probes.len() / 4,
+        may_fault(&stays) > 0 && may_fault(&stays) < stays.probes().len() / 4,
         "{} of {}",
         may_fault(&stays),
-        stays.probes.len()
+        stays.probes().len()
     );
     for _ in 0..2 {
         assert_eq!(kept_in(handling.pid()).digest(), stays.digest(), "after the others");
@@ -154,12 +155,12 @@ fn what_may_fault_moves_only_where_setters_of_handlers_are_held() {
         let requests = functions.map(|function| FunctionRequest {
             name: function.name(),
             address: loader.bias.to_proc(function.addr),
-            probe: Probe::ABSENT,
+            work: Probe::ABSENT.into(),
         });
         let prepared = Prepared::new(&modules, &requests.collect::<Vec<_>>()).expect("prepares");
         let plan = prepared.dry_run(pid, Setup { functions: 4096, ranks: 1, details: 0 }).expect("a plan");
         let is_held = plan.patches.iter().any(|patch| patch.function.starts_with("sigaction"));
-        let stays = prepared.refused.iter().any(|one| one.reason.contains("could set one unseen"));
+        let stays = prepared.refused.iter().any(|one| one.reason.to_string().contains("could set one unseen"));
         (is_held, stays)
     };
     let loaded = Sleeper::start();
@@ -245,10 +246,13 @@ fn changed_code_is_refused_whatever_is_kept() {
     let changed = decide(sleeper.pid(), &ImageCache::in_directory(&folder), 0);
     assert_eq!(changed.probe_at(address), None);
     let refused = changed.refused.iter().find(|refused| refused.name == "qsort");
-    assert!(refused.is_some_and(|refused| refused.reason.contains("who changed it can't be seen")), "{refused:?}");
-    assert_eq!(changed.probes.len() + 1, before.probes.len(), "only that one");
+    assert!(
+        refused.is_some_and(|refused| refused.reason.to_string().contains("who changed it can't be seen")),
+        "{refused:?}"
+    );
+    assert_eq!(changed.probes().len() + 1, before.probes().len(), "only that one");
     // Changed behind the plan: nothing is written, and the function is named.
-    let setup = Setup { functions: before.probes.len() as u64, ranks: 1, details: 0 };
+    let setup = Setup { functions: before.probes().len() as u64, ranks: 1, details: 0 };
     let error = before.insert(sleeper.pid(), setup, &|_| {}).expect_err("it is not patched twice");
     assert!(matches!(&error, Error::ForeignPatch { function, .. } if function == "qsort"), "{error:?}");
     assert!(!error.is_passing());
@@ -282,6 +286,9 @@ fn who_has_changed_the_code_is_named() {
         let decided = decide(sleeper.pid(), &cache, 0);
         write(&original);
         let refused = decided.refused.iter().find(|refused| refused.name == "qsort");
-        assert!(refused.is_some_and(|refused| refused.reason.contains(expected)), "{expected}: {refused:?}");
+        assert!(
+            refused.is_some_and(|refused| refused.reason.to_string().contains(expected)),
+            "{expected}: {refused:?}"
+        );
     }
 }

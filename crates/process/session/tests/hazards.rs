@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use trimtab_os::ticks;
@@ -73,7 +74,9 @@ const TRIES_MAX: usize = 50;
 
 fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
     let is_own = |path: &str| path.contains("/hazards");
-    let modules = Modules::read(pid, &ImageCache::in_memory(), &|path| is_own(path) || path.contains("/libgcc_s"))?;
+    // As a user's cache has it: files are read once, processes each time.
+    static IMAGES: LazyLock<ImageCache> = LazyLock::new(ImageCache::in_memory);
+    let modules = Modules::read(pid, &IMAGES, &|path| is_own(path) || path.contains("/libgcc_s"))?;
     let mut known = BTreeSet::new();
     let mut requests = Vec::new();
     for module in modules.modules.iter().filter(|module| is_own(&module.path)) {
@@ -81,7 +84,7 @@ fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
             let address = module.bias.to_proc(function.addr);
             if known.insert(address.0) {
                 let probe = Probe { function: requests.len() as u32, group: 4, flags, ..Probe::ABSENT };
-                requests.push(FunctionRequest { name: function.name(), address, probe });
+                requests.push(FunctionRequest { name: function.name(), address, work: probe.into() });
             }
         }
     }
@@ -89,7 +92,7 @@ fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
 }
 
 fn insert(pid: Pid, prepared: &Prepared) -> Result<Inserted, Error> {
-    let functions = prepared.probes.iter().map(|probe| u64::from(probe.function) + 1).max().unwrap_or(1);
+    let functions = prepared.probes().map(|probe| u64::from(probe.function) + 1).max().unwrap_or(1);
     prepared.insert(pid, Setup { functions, ranks: 1, details: 0 }, &|view| {
         let header = view.header();
         header.marker_probe.store(u32::MAX, Relaxed);
@@ -115,7 +118,7 @@ fn calls(inserted: &Inserted, prepared: &Prepared) -> u64 {
     let view = inserted.view();
     let of =
         |probe: &Probe| view.slots().map(|slot| slot.stat(u64::from(probe.function)).calls.load(Relaxed)).sum::<u64>();
-    prepared.probes.iter().map(of).sum()
+    prepared.probes().map(of).sum()
 }
 
 /// Counting probes, timed ones, and timed ones whose maker is gone.

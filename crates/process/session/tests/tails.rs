@@ -70,7 +70,7 @@ fn prepare(pid: Pid, names: &[&'static str]) -> Prepared {
         let found = all.filter(|(_, function)| function.names.iter().any(is_it));
         let address = found.map(|(module, function)| module.bias.to_proc(function.addr)).next().expect(name);
         let probe = Probe { function: number as u32, group: USER_GROUP, flags: flag::TIMED, ..Probe::ABSENT };
-        FunctionRequest { name: (*name).to_owned(), address, probe }
+        FunctionRequest { name: (*name).to_owned(), address, work: probe.into() }
     };
     let requests: Vec<FunctionRequest> = names.iter().enumerate().map(request).collect();
     Prepared::new(&modules, &requests).expect("prepares")
@@ -152,8 +152,8 @@ fn shared_functions_that_are_measured_end_calls_of_others_as_well() {
 fn jumps_that_are_not_followed_are_said_with_the_reason() {
     let running = Running::start(HazardVariant::Optimised);
     let prepared = prepare(running.pid(), &["hand_pointer", "hand_away", "hand_first", "library_on"]);
-    let endless: Vec<(&str, &str)> =
-        prepared.endless.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect();
+    let endless: Vec<(&str, String)> =
+        prepared.endless.iter().map(|one| (one.name.as_str(), one.reason.to_string())).collect();
     assert_eq!(endless.len(), 2, "{endless:?}");
     assert!(endless[0].0 == "hand_pointer" && endless[0].1.contains("(a function by a pointer)"), "{endless:?}");
     assert!(endless[1].0 == "hand_away" && endless[1].1.contains("(usleep)"), "{endless:?}");

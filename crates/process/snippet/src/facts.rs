@@ -6,6 +6,7 @@
 use crate::ir::Register;
 use crate::syntax::{FunctionPattern, Name, PointKind};
 use crate::types::{Struct, StructId, Type};
+use trimtab_types::ProcAddr;
 
 /// A function of the program, as the facts count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +18,7 @@ pub struct SiteId(pub u32);
 
 /// One place that a point other than a function's entry or exit means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct PointSite {
     /// Which.
     pub id: SiteId,
     /// The function it lies in, if known.
@@ -47,7 +48,7 @@ pub enum Location {
     /// In memory, so many bytes from what a register holds.
     Relative(Register, i64),
     /// In memory, at this address of the process.
-    Address(u64),
+    Address(ProcAddr),
     /// Nowhere: the compiler knew it.
     Constant(i64),
     /// Not available, and why.
@@ -105,6 +106,9 @@ pub enum DatatypeSize {
     WordAt(i64),
 }
 
+/// Why a point means no place: an error of the program that knows the processes, whose words the reader gets.
+pub type NoSites = Box<dyn std::error::Error + Send + Sync>;
+
 /// Facts about one program at one moment. Types nest a few levels only (pointers of pointers, arrays of arrays): whoever
 /// makes them from debug information bounds that; structs are named by number, so they may refer to themselves.
 pub trait Facts {
@@ -122,8 +126,8 @@ pub trait Facts {
     /// The places that a point other than an entry or exit means.
     ///
     /// # Errors
-    /// Why there is none, as a sentence for people.
-    fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String>;
+    /// Why there is none.
+    fn sites(&self, point: &PointKind) -> Result<Vec<PointSite>, NoSites>;
     /// Arguments and return value of a function.
     fn signature(&self, function: FunctionId) -> Signature;
     /// A local variable or argument at a site, by name.
@@ -156,7 +160,7 @@ pub trait Facts {
         None
     }
     /// The address of a function that a probe may call.
-    fn call_address(&self, name: &str) -> Option<u64>;
+    fn call_address(&self, name: &str) -> Option<ProcAddr>;
     /// How sizes of MPI datatypes are learnt; `None` if no MPI library is known.
     fn datatype_size(&self) -> Option<DatatypeSize>;
 }

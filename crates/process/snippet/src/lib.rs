@@ -28,4 +28,4 @@ pub mod values;
 pub use error::{Problem, Refused};
 pub use facts::Facts;
 pub use parse::parse;
-pub use resolve::{Compiled, Origin, Permissions, Place, compile};
+pub use resolve::{BodyPlace, Compiled, Origin, Permissions, compile};

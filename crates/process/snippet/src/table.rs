@@ -2,11 +2,14 @@
 //!
 //! Next: `facts`, the questions.
 
-use crate::facts::{Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, Object, Signature, Site, SiteId};
+use crate::facts::{
+    Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, NoSites, Object, PointSite, Signature, SiteId,
+};
 use crate::ir::Register;
 use crate::syntax::{FunctionPattern, Name, PointKind};
 use crate::types::{Struct, StructId, Type};
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 
 /// Registers of integer arguments, in the order of the System V ABI.
 pub const ARGUMENT_REGISTERS: [Register; 6] =
@@ -41,7 +44,7 @@ pub struct Function {
     /// Its library; empty for the program itself.
     pub library: String,
     /// Its address, where probes may call it.
-    pub address: u64,
+    pub address: ProcAddr,
     /// Its interface.
     pub signature: Signature,
 }
@@ -64,7 +67,7 @@ impl Table {
         self.functions.push(Function {
             name: name.to_string(),
             library: String::new(),
-            address: 0x1000 * (u64::from(id.0) + 1),
+            address: ProcAddr(0x1000 * (u64::from(id.0) + 1)),
             signature: Signature { arguments, returned, by_number: false },
         });
         id
@@ -77,7 +80,7 @@ impl Table {
     }
 
     /// Adds a global variable, by `name` or `file.c::name`.
-    pub fn add_global(&mut self, name: &str, kind: Type, address: u64) {
+    pub fn add_global(&mut self, name: &str, kind: Type, address: ProcAddr) {
         self.globals.insert(name.to_string(), Object { kind, location: Location::Address(address) });
     }
 
@@ -108,13 +111,13 @@ impl Facts for Table {
         self.functions.iter().map(|function| function.name.clone()).collect()
     }
 
-    fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String> {
+    fn sites(&self, point: &PointKind) -> Result<Vec<PointSite>, NoSites> {
         let text = crate::syntax::Point { kind: point.clone(), span: crate::error::Span::default() }.to_string();
         let found = self.sites.iter().zip(0..).filter(|((known, _, _), _)| *known == text);
-        let sites: Vec<Site> = found
-            .map(|((_, function, callee), id)| Site { id: SiteId(id), function: *function, callee: *callee })
+        let sites: Vec<PointSite> = found
+            .map(|((_, function, callee), id)| PointSite { id: SiteId(id), function: *function, callee: *callee })
             .collect();
-        if sites.is_empty() { Err(format!("no instruction is known for {text}")) } else { Ok(sites) }
+        if sites.is_empty() { Err(format!("no instruction is known for {text}").into()) } else { Ok(sites) }
     }
 
     fn signature(&self, function: FunctionId) -> Signature {
@@ -166,7 +169,7 @@ impl Facts for Table {
         self.enumerators.get(name).copied()
     }
 
-    fn call_address(&self, name: &str) -> Option<u64> {
+    fn call_address(&self, name: &str) -> Option<ProcAddr> {
         self.functions.iter().find(|function| function.name == name).map(|function| function.address)
     }
 

@@ -85,7 +85,7 @@ fn recording_pauses_while_its_condition_fails() {
     for phase in [0, 1, 1, 5] {
         run.poke(GLOBALS, &i32::to_le_bytes(phase));
         run.entry("solve", &[]);
-        run.at(trimtab_snippet::Place::Once);
+        run.at(trimtab_snippet::BodyPlace::Once);
     }
     assert_eq!((run.int("n"), run.int("m")), (2, 2));
 }

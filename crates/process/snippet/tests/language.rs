@@ -10,7 +10,7 @@ use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::SentValue;
 use trimtab_snippet::ir::{Area, Kind, Register, When, process_word, thread_word};
 use trimtab_snippet::reference::Call;
-use trimtab_snippet::resolve::Place;
+use trimtab_snippet::resolve::BodyPlace;
 use trimtab_snippet::values::{Own, Value};
 use trimtab_snippet::{Origin, Permissions};
 
@@ -147,8 +147,8 @@ fn returned_values_have_their_types() {
     run.exit("solve", 0xffff_fffe);
     run.exit("norm", 1);
     run.exit("stripped", 0xffff_fffe);
-    run.at(Place::Site(SiteId(4)));
-    run.at(Place::Site(SiteId(5)));
+    run.at(BodyPlace::Site(SiteId(4)));
+    run.at(BodyPlace::Site(SiteId(5)));
     assert_eq!([run.int("r"), run.int("s"), run.int("before"), run.int("second")], [-2, 0xffff_fffe, 99, 98]);
     assert_eq!([run.float("n"), run.float("f"), run.float("after")], [2.5; 3]);
 }
@@ -176,7 +176,7 @@ fn memory_is_read_by_type() {
     run.poke(GLOBALS + 108, &11_i32.to_le_bytes());
     run.poke(STACK + 0x8fc, &(-9_i32).to_le_bytes());
     run.entry("move", &[p]);
-    run.at(Place::Site(SiteId(0)));
+    run.at(BodyPlace::Site(SiteId(0)));
     let ints = [("id", -3), ("next", 42), ("flags", 0b10110), ("big", -1), ("c", 98), ("second", 42), ("gap", 3)];
     for (name, expected) in ints.into_iter().chain([("i1", -9), ("l", -3), ("f", 11), ("p", 6)]) {
         assert_eq!(run.int(name), expected, "{name}");
@@ -269,7 +269,7 @@ fn last_beside_every_has_no_value_that_nobody_set() {
     };
     run.entry("norm", &[]);
     assert_eq!(["x", "s", "y", "p", "q"].map(|name| set(&run, name)), [0, 0, 0, 1, 0]);
-    run.at(Place::Clock);
+    run.at(BodyPlace::Clock);
     run.entry("solve", &[0]);
     assert_eq!(["x", "s", "y", "p", "q"].map(|name| set(&run, name)), [1, 1, 1, 1, 0], "also if it is set to 0");
     assert_eq!(
@@ -285,7 +285,7 @@ fn floats_are_found_against_the_order_of_assignments() {
     body.push_str("v59 = 0.5;");
     let mut run = Run::new(&format!("once {{ {body} }}"));
     assert!(names.iter().all(|name| run.kind(name) == Kind::LastFloat));
-    (0..60).for_each(|_| run.at(Place::Once));
+    (0..60).for_each(|_| run.at(BodyPlace::Once));
     assert_eq!(run.float("v0"), 0.5);
 }
 
@@ -524,7 +524,7 @@ fn what_is_allowed_changes_the_program() {
     assert_eq!(run.peek(STACK + 8, 4), 0.5_f32.to_le_bytes());
     assert_eq!(run.peek(GLOBALS + 40, 8), 5.0_f64.to_le_bytes());
     let mut run = Run::with("once { call fflush(0, -1) }", Permissions { write: false, call: true });
-    run.at(Place::Once);
+    run.at(BodyPlace::Once);
     assert_eq!(run.machine.calls, [Call { address: 0x9000, arguments: vec![0, -1] }]);
 }
 
@@ -534,7 +534,7 @@ fn places_have_their_bodies() {
     let whens: Vec<When> = run.compiled.unit.bodies.iter().map(|body| body.when).collect();
     let every = |period_us| When::Every { period_us };
     assert_eq!(whens, [every(100_000), every(2_000_000), When::Once, When::At, When::At]);
-    assert_eq!(run.compiled.places[3], [Place::Site(SiteId(1))]);
+    assert_eq!(run.compiled.places[3], [BodyPlace::Site(SiteId(1))]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Next: `target`, the routines that probes call.
 
 use crate::layout::*;
+use core::arch::asm;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -113,4 +114,13 @@ impl Arguments {
 pub(crate) fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
     let last = header.last_ticks.load(Relaxed);
     (if entered > first { entered } else { first }, if last != 0 && now > last { last } else { now })
+}
+
+/// The calling thread's pointer, by which its slot is found: the first word that it points to holds it, too.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the session refuses threads whose fs base does not point at itself before it inserts any probe.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
 }

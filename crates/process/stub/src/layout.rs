@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0b");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0c");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -205,6 +205,20 @@ pub const EMPTY_TICKS_MAX: u64 = 1000;
 
 /// Ticks (about a second) after which a thread that passes a marking loop counts although it has not called MPI.
 pub const OWNER_TICKS_MIN: u64 = 1 << 31;
+
+/// Bits of [`Header::marker_thread`] beside its thread, whose pointer is a multiple of 4.
+pub mod owner {
+    /// It counts because of the time for which it has passed, and not because it calls MPI: one that does takes over.
+    pub const BY_TIME: u64 = 1;
+    /// The ranks' passes are numbered: no other thread takes over any more.
+    pub const FIXED: u64 = 2;
+
+    /// The thread alone.
+    #[inline(always)]
+    pub fn thread(owner: u64) -> u64 {
+        owner & !(BY_TIME | FIXED)
+    }
+}
 
 /// An argument index that is absent.
 pub const ABSENT: u8 = 0xff;
@@ -434,7 +448,7 @@ pub struct Header {
     /// Site of the marker's call, as [`CallRecord::site`]; 0: any caller.
     pub marker_site: AtomicU64,
     /// Thread pointer of the thread whose passes count, if the marker is a loop: the first that passed it
-    /// and has called MPI. 0: none yet.
+    /// and has called MPI; with the bits of [`owner`]. 0: none yet.
     pub marker_thread: AtomicU64,
     /// Passes of the marker, if it is a loop, by other threads: they count nowhere else.
     pub passes_of_others: AtomicU64,
@@ -545,6 +559,11 @@ pub struct Header {
     pub unknown: [AtomicU64; UNKNOWN_PLACES],
     /// Calls whose path found no place in the table: their site is the return address alone.
     pub paths_lost: AtomicU64,
+
+    /// Address of CPython's key for the state of a thread ([`python`]); 0: no Python line is noted.
+    pub python_key: AtomicU64,
+    /// Bytes from a thread's pointer to the word that it keeps by that key.
+    pub python_word: AtomicU64,
 
     /// Time that a window counts as at least where a share of it is the limit.
     pub limit_ticks_min: AtomicU64,
@@ -1228,6 +1247,8 @@ pub mod step {
     pub const BY_STACK: u64 = 1;
     /// The frame base is counted from the frame pointer (rbp).
     pub const BY_FRAME: u64 = 2;
+    /// The path ends here, in CPython: the thread's Python code and the instruction in it are its last two words.
+    pub const PYTHON: u64 = 3;
     /// Bits that say what to do.
     pub const KIND: u64 = 3;
     /// The frame pointer's word, counted in words down from the frame base: it is unchanged.
@@ -1241,13 +1262,28 @@ pub mod step {
     }
 }
 
-/// The return addresses of one path, innermost first. The target writes it once, the length last.
+/// Offsets in the structures of CPython 3.11, the only one whose layout is known.
+pub mod python {
+    /// Words that a Python line adds to a path: the code object, and the address of its instruction.
+    pub const WORDS: u64 = 2;
+    /// A thread's state: its innermost C frame of the interpreter.
+    pub const STATE_CFRAME: u64 = 56;
+    /// That frame: its innermost Python frame.
+    pub const CFRAME_FRAME: u64 = 8;
+    /// A Python frame: its code.
+    pub const FRAME_CODE: u64 = 32;
+    /// A Python frame: the instruction that it executes.
+    pub const FRAME_INSTRUCTION: u64 = 56;
+}
+
+/// The return addresses of one path, innermost first; the last two words are Python's where the path ends in CPython. The
+/// target writes it once, the length last.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct PathEntry {
     /// [`path_hash`] of all of them, with [`PATH_BIT`]; 0: free.
     pub hash: AtomicU64,
-    /// Number of addresses; 0: not written yet.
+    /// Number of words; 0: not written yet.
     pub length: AtomicU64,
     /// The addresses.
     pub addresses: [AtomicU64; PATH_ADDRESSES_MAX as usize],

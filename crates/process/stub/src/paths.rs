@@ -10,7 +10,7 @@
 //!
 //! Next: `trimtab-measure`'s `call_paths`, which makes the rules and names the paths.
 
-use crate::context::at;
+use crate::context::{at, thread_pointer};
 use crate::layout::*;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -111,7 +111,7 @@ impl Way {
         let (packed, code) = unsafe { ((*rule).step.load(Relaxed), (*rule).code.load(Relaxed)) };
         let kind = packed & step::KIND;
         // The code is readable: the thread returns to it, and the rule was made for readable code.
-        if kind == step::END || read(self.address - 8) != code {
+        if kind == step::END || kind == step::PYTHON || read(self.address - 8) != code {
             return false;
         }
         let from = if kind == step::BY_FRAME { self.frame } else { self.stack };
@@ -150,6 +150,13 @@ extern "C" fn site_of_path(header: *const Header, place: u64, frame_pointer: u64
             break;
         }
         rule = rule_of(header, way.address);
+    }
+    if length + python::WORDS <= PATH_ADDRESSES_MAX && !rule.is_null() && leads_on(rule) == step::PYTHON {
+        let line = PythonLine::of_thread(header);
+        if line.code != 0 {
+            hash = path_hash(path_hash(hash, line.code), line.instruction);
+            length += python::WORDS;
+        }
     }
     if length > 1 && is_known(header, hash | PATH_BIT, length, place, frame_pointer) { hash | PATH_BIT } else { first }
 }
@@ -193,12 +200,72 @@ extern "C" fn note(
     let mut way = Way::from(place, frame_pointer);
     let mut index = 0;
     while index < length {
-        at::<AtomicU64>(entry.addresses.as_ptr().cast(), index * 8).store(way.address, Relaxed);
+        write(entry, index, way.address);
         index += 1;
-        if index < length && !way.up(rule_of(header, way.address)) {
+        let rule = rule_of(header, way.address);
+        if index + python::WORDS == length && !rule.is_null() && leads_on(rule) == step::PYTHON {
+            // The thread is in its call: its Python frame is what it was.
+            let line = PythonLine::of_thread(header);
+            write(entry, index, line.code);
+            write(entry, index + 1, line.instruction);
+            index = length;
+        } else if index < length && !way.up(rule) {
             break;
         }
     }
     entry.length.store(index, Release);
     true
+}
+
+#[inline(always)]
+fn write(entry: &PathEntry, index: u64, word: u64) {
+    at::<AtomicU64>(entry.addresses.as_ptr().cast(), index * 8).store(word, Relaxed);
+}
+
+/// The Python code that the calling thread executes, and the instruction in it; 0: none is known.
+struct PythonLine {
+    code: u64,
+    instruction: u64,
+}
+
+impl PythonLine {
+    /// Each thread keeps the state that CPython has of it by a key of its own, whether it holds the interpreter's lock or not,
+    /// and nobody else changes its frames while it is in a call.
+    #[inline(always)]
+    fn of_thread(header: *const Header) -> PythonLine {
+        let none = PythonLine { code: 0, instruction: 0 };
+        // SAFETY: as in `geometry`.
+        let header = unsafe { &*header };
+        let key = header.python_key.load(Acquire);
+        // CPython takes the key back before it frees the states of threads.
+        if key == 0 || read_if_known(key) as u32 == 0 {
+            return none;
+        }
+        let state = read_if_known(thread_pointer().wrapping_add(header.python_word.load(Relaxed)));
+        let cframe = field(state, python::STATE_CFRAME);
+        let frame = field(cframe, python::CFRAME_FRAME);
+        let code = field(frame, python::FRAME_CODE);
+        let instruction = field(frame, python::FRAME_INSTRUCTION);
+        if code == 0 || instruction == 0 {
+            return none;
+        }
+        PythonLine { code, instruction }
+    }
+}
+
+/// A word of one of CPython's structures; 0 where there is none.
+#[inline(always)]
+fn field(structure: u64, offset: u64) -> u64 {
+    // Neither a pointer to a structure nor an address of a process.
+    if structure & 7 != 0 || structure >> 47 != 0 {
+        return 0;
+    }
+    if structure == 0 { 0 } else { read_if_known(structure + offset) }
+}
+
+#[inline(always)]
+fn read_if_known(place: u64) -> u64 {
+    // SAFETY: the monitor has set the key only after it found this thread library's and this CPython's structures where they
+    // are looked for; a thread's own state, and the frames that it runs, last at least as long as its call.
+    unsafe { core::ptr::read_volatile(place as *const u64) }
 }

@@ -11,7 +11,7 @@
 //! Next: `paths` finds where a call comes from, `links` counts bytes to peers, `resolve` asks the MPI library for sizes and
 //! ranks.
 
-use crate::context::{Arguments, Context, add, at, clipped, word};
+use crate::context::{Arguments, Context, add, at, clipped, thread_pointer, word};
 use crate::layout::*;
 use crate::{limits, links, paths, sums, teams};
 use core::arch::{asm, naked_asm};
@@ -56,14 +56,6 @@ pub(crate) fn ticks() -> u64 {
     // SAFETY: reads the time stamp counter; touches no memory.
     unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
     (u64::from(high) << 32) | u64::from(low)
-}
-
-#[inline(always)]
-fn thread_pointer() -> u64 {
-    let pointer: u64;
-    // SAFETY: the session refuses threads whose fs base does not point at itself before it inserts any probe.
-    unsafe { asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
-    pointer
 }
 
 /// The calling thread's slot, claimed at first sight; null if all are taken.
@@ -514,7 +506,8 @@ extern "C" fn pass_loop(header: *const Header, slot: *const Slot, number: u64) -
             pass_marker(context, 0, now);
             is_watched = header.watched[0].how.load(Relaxed) != 0;
             write_pass(context, number, now);
-        } else {
+        } else if header.marker_thread.load(Relaxed) != 0 {
+            // Before it is known which thread's passes count, this may be one of its own.
             header.passes_of_others.fetch_add(1, Relaxed);
         }
     }
@@ -531,12 +524,22 @@ extern "C" fn pass_loop(header: *const Header, slot: *const Slot, number: u64) -
 }
 
 /// True if this thread's passes count. It is the first one that has also called MPI; where none does, the first that
-/// has passed for a while.
+/// has passed for a while. That may be only because the one that calls was kept from a processor meanwhile: until passes are
+/// numbered it takes over.
 #[inline(always)]
 fn is_thread_of_marker(header: &Header, slot: &Slot, passing_ticks: u64) -> bool {
     let (owner, key) = (header.marker_thread.load(Relaxed), slot.key.load(Relaxed));
-    let may_own = slot.ring_written.load(Relaxed) != 0 || passing_ticks > OWNER_TICKS_MIN;
-    owner == key || (owner == 0 && may_own && header.marker_thread.compare_exchange(0, key, AcqRel, Relaxed).is_ok())
+    if owner::thread(owner) == key {
+        return true;
+    }
+    let calls_mpi = slot.ring_written.load(Relaxed) != 0;
+    let may_own = if owner == 0 {
+        calls_mpi || passing_ticks > OWNER_TICKS_MIN
+    } else {
+        calls_mpi && owner & (owner::BY_TIME | owner::FIXED) == owner::BY_TIME
+    };
+    let own = if calls_mpi { key } else { key | owner::BY_TIME };
+    may_own && header.marker_thread.compare_exchange(owner, own, AcqRel, Relaxed).is_ok()
 }
 
 /// A pass of the marker among the thread's calls: one that has returned at once.

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, PATH_SUMS_MAX, Probe, SIZES_MAX, Saved, flag, kind, state,
-    step,
+    Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, PATH_SUMS_MAX, Probe, SIZES_MAX, Saved, flag, kind, python,
+    state, step,
 };
 use trimtab_stub::view::View;
 
@@ -256,6 +256,104 @@ fn a_rule_that_leads_down_or_far_up_is_not_followed() {
         target.rule(100, step);
         target.build(SAVED + 1, &[level(100, 3)], 400);
         assert_eq!(target.call(SAVED + 1, 0x10), target.address(100), "{name}");
+    }
+}
+
+/// Words as CPython keeps a thread's state and frames in them.
+struct Python {
+    key: [AtomicU64; 1],
+    word: [AtomicU64; 1],
+    state: [AtomicU64; 16],
+    cframe: [AtomicU64; 16],
+    frame: [AtomicU64; 16],
+}
+
+impl Python {
+    fn new() -> Box<Python> {
+        let words = || std::array::from_fn(|_| AtomicU64::new(0));
+        let [key, word] = [[AtomicU64::new(0)], [AtomicU64::new(0)]];
+        let python = Box::new(Python { key, word, state: words(), cframe: words(), frame: words() });
+        python.key[0].store(1, Relaxed);
+        python.word[0].store(python.state.as_ptr() as u64, Relaxed);
+        Python::set(&python.state, python::STATE_CFRAME, python.cframe.as_ptr() as u64);
+        Python::set(&python.cframe, python::CFRAME_FRAME, python.frame.as_ptr() as u64);
+        python
+    }
+
+    fn set(of: &[AtomicU64], offset: u64, word: u64) {
+        of[offset as usize / 8].store(word, Relaxed);
+    }
+
+    /// The thread is at this instruction of this code.
+    fn is_at(&self, code: u64, instruction: u64) {
+        Python::set(&self.frame, python::FRAME_CODE, code);
+        Python::set(&self.frame, python::FRAME_INSTRUCTION, instruction);
+    }
+}
+
+#[test]
+fn a_path_into_python_ends_with_its_line() {
+    let mut target = Target::new();
+    let layers = [level(100, 3)];
+    target.rule(100, Target::rule_of(&layers[0]));
+    [400, 500].into_iter().for_each(|interpreter| target.rule(interpreter, step::PYTHON));
+    let python = Python::new();
+    python.is_at(0x1000, 0x10c0);
+    let called = |target: &mut Target, layers: &[Level], last: usize| {
+        let frame = target.build(SAVED + 1, layers, last);
+        target.call(SAVED + 1, frame)
+    };
+    let bare = called(&mut target, &layers, 400);
+    let addresses = vec![target.address(100), target.address(400)];
+    assert_eq!(target.path(bare), addresses, "nobody has said where lines are");
+    let pointer = target.view().slots().next().expect("a slot").slot.key.load(Relaxed);
+    target.view().header().python_word.store((python.word.as_ptr() as u64).wrapping_sub(pointer), Relaxed);
+    target.view().header().python_key.store(python.key.as_ptr() as u64, Relaxed);
+    let mut sites = Vec::new();
+    for (code, instruction) in [(0x1000, 0x10c0), (0x1000, 0x10c2), (0x2000, 0x20c0), (0x1000, 0x10c0)] {
+        python.is_at(code, instruction);
+        let site = called(&mut target, &layers, 400);
+        assert_eq!(target.path(site), [addresses.clone(), vec![code, instruction]].concat());
+        sites.push(site);
+    }
+    assert_eq!(sites[0], sites[3], "one line is one site");
+    sites.sort_unstable();
+    sites.dedup();
+    assert_eq!(sites.len(), 3);
+    let direct = called(&mut target, &[], 500);
+    assert_eq!(target.path(direct), [target.address(500), 0x1000, 0x10c0], "the interpreter itself calls");
+}
+
+/// Breaks one thing that a line needs.
+type Spoil = fn(&Python);
+
+#[test]
+fn a_thread_that_python_does_not_know_has_no_line() {
+    let mut target = Target::new();
+    target.rule(100, Target::rule_of(&level(100, 3)));
+    target.rule(400, step::PYTHON);
+    let frame = target.build(SAVED + 1, &[level(100, 3)], 400);
+    let bare = target.call(SAVED + 1, frame);
+    let pointer = target.view().slots().next().expect("a slot").slot.key.load(Relaxed);
+    let spoil: [(&str, Spoil); 7] = [
+        ("the key was taken back", |python| python.key[0].store(7 << 32, Relaxed)),
+        ("no state", |python| python.word[0].store(0, Relaxed)),
+        ("no pointer", |python| python.word[0].store(0x1001, Relaxed)),
+        ("no address of a process", |python| python.word[0].store(1 << 63, Relaxed)),
+        ("no frame of C", |python| Python::set(&python.state, python::STATE_CFRAME, 0)),
+        ("no frame of Python", |python| Python::set(&python.cframe, python::CFRAME_FRAME, 0)),
+        ("no instruction", |python| python.is_at(0x1000, 0)),
+    ];
+    for (name, spoil) in spoil {
+        let python = Python::new();
+        python.is_at(0x1000, 0x10c0);
+        target.view().header().python_word.store((python.word.as_ptr() as u64).wrapping_sub(pointer), Relaxed);
+        target.view().header().python_key.store(python.key.as_ptr() as u64, Relaxed);
+        let frame = target.build(SAVED + 1, &[level(100, 3)], 400);
+        assert_ne!(target.call(SAVED + 1, frame), bare, "it has one before");
+        spoil(&python);
+        let frame = target.build(SAVED + 1, &[level(100, 3)], 400);
+        assert_eq!(target.call(SAVED + 1, frame), bare, "{name}");
     }
 }
 

@@ -311,7 +311,7 @@ pub(crate) fn index(elf: &Elf, is_code: &dyn Fn(u64) -> bool, problems: &mut Vec
 }
 
 /// Where the unwind table lies.
-struct Place<'a> {
+struct UnwindTable<'a> {
     /// Its bytes; without section headers, all up to the end of its segment.
     section: Mapped<'a>,
     /// Offsets of entries in it, if a search table gives them; else it must be read from front to back.
@@ -319,21 +319,21 @@ struct Place<'a> {
 }
 
 /// `.eh_frame` by its section header, else by the program header of its search table.
-fn place_of<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<Place<'a>> {
+fn place_of<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<UnwindTable<'a>> {
     let by_name = elf.section_bytes(".eh_frame").filter(|section| !section.bytes.is_empty());
     if by_name.is_some() || elf.is_debug_only() {
-        return by_name.map(|section| Place { section, entries: None });
+        return by_name.map(|section| UnwindTable { section, entries: None });
     }
     let found = place_by_search_table(elf, elf.program_bytes(elf::PT_GNU_EH_FRAME)?);
     found.map_err(|problem| problems.push(format!(".eh_frame_hdr: {problem}"))).ok()
 }
 
-fn place_by_search_table<'a>(elf: &Elf<'a>, search_table: Mapped<'a>) -> Result<Place<'a>, String> {
+fn place_by_search_table<'a>(elf: &Elf<'a>, search_table: Mapped<'a>) -> Result<UnwindTable<'a>, String> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(search_table.addr);
     let header = EhFrameHdr::new(search_table.bytes, LittleEndian).parse(&bases, 8).map_err(|e| e.to_string())?;
     let section = header.eh_frame_ptr().direct().ok().and_then(|addr| elf.bytes_from(addr));
     let section = section.ok_or("it points outside of the file")?;
-    let Some(rows) = header.table() else { return Ok(Place { section, entries: None }) };
+    let Some(rows) = header.table() else { return Ok(UnwindTable { section, entries: None }) };
     let mut entries = Vec::new();
     let mut rows = rows.iter(&bases);
     while let Some((_, entry)) = rows.next().map_err(|error| error.to_string())? {
@@ -342,7 +342,7 @@ fn place_by_search_table<'a>(elf: &Elf<'a>, search_table: Mapped<'a>) -> Result<
     }
     entries.sort_unstable();
     entries.dedup();
-    Ok(Place { section, entries: Some(entries) })
+    Ok(UnwindTable { section, entries: Some(entries) })
 }
 
 /// Entries and common entries may overlap in a hostile file; together they may be this many times the section's size.

@@ -139,6 +139,8 @@ pub(crate) fn tested(pass: &Pass<'_>) -> Result<(LoopBound, Vec<usize>), NoBound
 struct Test {
     comparison: Comparison,
     step: i64,
+    /// The loop may be left here although it holds, for another condition.
+    is_one_of_several: bool,
 }
 
 /// One pass of a loop, followed along all of its ways.
@@ -227,16 +229,24 @@ impl<'a> Pass<'a> {
     /// The test of a block, if it tests a counter.
     fn test_at(&self, block: usize) -> Option<Test> {
         let last = self.last.get(&block)?;
-        let taken = self.after.get(&block)?.comparison(last.condition_code())?;
+        let state = self.after.get(&block)?;
         // The loop goes on where the branch does not lead out.
         let leaves_if_taken = self.found.exits.iter().any(|exit| exit.from == last.ip() && exit.is_jump);
-        let on = if leaves_if_taken { opposite(taken.condition)? } else { taken.condition };
+        let half = state.half(last.condition_code()).filter(|(_, if_taken)| *if_taken != leaves_if_taken);
+        let is_one_of_several = half.is_some();
+        let (taken, on) = match half {
+            Some((holds, _)) => (holds, holds.condition),
+            None => {
+                let taken = state.comparison(last.condition_code())?;
+                (taken, if leaves_if_taken { opposite(taken.condition)? } else { taken.condition })
+            }
+        };
         let test = Comparison { condition: on, ..taken };
         let swapped = swapped(on).map(|on| Comparison { left: test.right, right: test.left, condition: on, ..test });
         [Some(test), swapped].into_iter().flatten().find_map(|comparison| {
             let step = self.step_of(&comparison.left, comparison.bits)?;
             let is_test = self.stays(&comparison.right, comparison.bits) && comparison.left.times.abs() == 1;
-            is_test.then_some(Test { comparison, step })
+            is_test.then_some(Test { comparison, step, is_one_of_several })
         })
     }
 
@@ -249,7 +259,7 @@ impl<'a> Pass<'a> {
             step: test.step,
             bound: test.comparison.right,
             test: test.comparison,
-            has_other_exits: self.exits.iter().any(|exit| is_other(exit.from)),
+            has_other_exits: test.is_one_of_several || self.exits.iter().any(|exit| is_other(exit.from)),
             is_tested_first: !calls.any(|call| self.comes_to(call.block, blocks)),
         }
     }

@@ -12,6 +12,7 @@ use crate::springboard::first_fit;
 use crate::{NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, encode_near_jump, relocate};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// A patch that only frees bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,13 +36,13 @@ impl Carrier {
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`.
-pub fn build_carrier(carrier: &Carrier, original: &[u8], at: u64) -> Result<Island, Refusal> {
-    let moved = relocate(original, carrier.displaced.start, at)?;
+pub fn build_carrier(carrier: &Carrier, original: &[u8], at: ProcAddr) -> Result<Island, Refusal> {
+    let moved = relocate(original, carrier.displaced.start, at.0)?;
     let mut bytes = moved.bytes;
     if let Some(resume) = carrier.resume {
-        bytes.extend(encode_near_jump(at + bytes.len() as u64, resume)?);
+        bytes.extend(encode_near_jump(at.0 + bytes.len() as u64, resume)?);
     }
-    Ok(Island { bytes, entry: 0, copies: moved.offsets.clone(), moves: moved.offsets })
+    Ok(Island::new(bytes, 0, moved.offsets.clone(), moved.offsets))
 }
 
 /// The carriers of one function.

@@ -9,7 +9,7 @@
 
 use crate::how_far::Look;
 use crate::lent::{is_call, is_write};
-use crate::linear::{Linear, Place, State, Value};
+use crate::linear::{Linear, ReadablePlace, State, Value};
 use crate::{CallSite, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
@@ -121,8 +121,8 @@ impl Look<'_> {
     pub(crate) fn may_be_copied(&self) -> bool {
         // Counters of optimised code are not kept in memory at the frame pointer.
         let is_slot = |place| match place {
-            Place::Frame { register, .. } => register == RBP && !self.is_behind_pointer(place),
-            Place::Behind { register, .. } => register == RBP,
+            ReadablePlace::Frame { register, .. } => register == RBP && !self.is_behind_pointer(place),
+            ReadablePlace::Behind { register, .. } => register == RBP,
             _ => false,
         };
         if self.bound.counter.place.is_some_and(is_slot) {
@@ -305,7 +305,7 @@ impl Look<'_> {
 
     /// True if a loop beside this one goes on with the same counter, in a register: they were one, or count together.
     fn goes_on_elsewhere(&self) -> bool {
-        let Some(Place::Register(counter)) = self.bound.counter.place else { return false };
+        let Some(ReadablePlace::Register(counter)) = self.bound.counter.place else { return false };
         let is_outside = |block: &usize| !self.is_inside(*block);
         let ends = self.found.exits.iter().filter_map(|exit| self.flow.block_at(exit.to)).filter(is_outside);
         let begins = self.flow.blocks[self.found.header].predecessors.iter().copied().filter(is_outside);
@@ -374,7 +374,7 @@ impl Look<'_> {
     }
 
     /// True if a block ends in a test of a place, or of something that was made of the same.
-    fn is_of(&self, block: usize, place: Place) -> bool {
+    fn is_of(&self, block: usize, place: ReadablePlace) -> bool {
         let Some(all) = self.instructions.get(&block) else { return false };
         let condition = all.last().map_or(ConditionCode::None, Instruction::condition_code);
         let origin = |value| match value {
@@ -382,8 +382,8 @@ impl Look<'_> {
             _ => None,
         };
         let at_header = self.whole.0.get(&self.found.header).and_then(|state| origin(state.value(place)));
-        let of = |state: &State, meant: Place| {
-            let tested = state.comparison(condition);
+        let of = |state: &State, meant: ReadablePlace| {
+            let tested = state.comparison(condition).or_else(|| Some(state.half(condition)?.0));
             tested.is_some_and(|one| one.left.place == Some(meant) || one.right.place == Some(meant))
         };
         let (mut state, mut info) = (State::at_start(), InstructionInfoFactory::new());

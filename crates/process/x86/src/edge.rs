@@ -9,11 +9,11 @@ use crate::carrier::{Carrier, Carriers};
 use crate::instruction::{Next, Step};
 use crate::site::{Planner, Room};
 use crate::{
-    Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, Springboards,
+    Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, PatchSite, Refusal, SHORT_JUMP_LEN, Springboards,
 };
 use std::ops::Range;
 
-type SeenExit = (Exit, Result<Site, Refusal>);
+type SeenExit = (Exit, Result<PatchSite, Refusal>);
 
 /// Branches to one exit that are worth patching; more would cost more than they tell.
 const EDGES_MAX: usize = 16;
@@ -31,7 +31,7 @@ pub fn way_site(
     from: u64,
     to: u64,
     springboards: &mut Springboards,
-) -> Result<Site, Refusal> {
+) -> Result<PatchSite, Refusal> {
     let planner = Planner { code, analysis };
     let index = analysis.index_of(from).filter(|&index| analysis.reached[index]);
     let step = analysis.steps[index.ok_or(Refusal::NoInstruction { at: from })?];
@@ -50,16 +50,16 @@ pub fn way_site(
 }
 
 /// Replaces each refused exit by the ways that lead to it, where all of them can be patched.
-pub(crate) fn replace_refused(room: &mut Room<'_>, entry: &mut Result<Site, Refusal>, exits: &mut Vec<SeenExit>) {
+pub(crate) fn replace_refused(room: &mut Room<'_>, entry: &mut Result<PatchSite, Refusal>, exits: &mut Vec<SeenExit>) {
     let mut taken: Vec<Range<u64>> = Vec::new();
     let sites = exits.iter().map(|(_, site)| site).chain([&*entry]);
-    taken.extend(sites.flatten().map(Site::covered));
+    taken.extend(sites.flatten().map(PatchSite::covered));
     let refused: Vec<Exit> = exits.iter().filter(|(_, site)| site.is_err()).map(|(exit, _)| *exit).collect();
     for exit in refused {
         let Some(edges) = incoming(room.planner.analysis, &exit) else { continue };
         let whole = entry.as_ref().ok().and_then(|site| whole_with(site, &edges));
         if let Some(seen) = sites_of(room, &edges, whole.as_ref(), &taken) {
-            taken.extend(seen.iter().flat_map(|(_, site)| site).map(Site::covered));
+            taken.extend(seen.iter().flat_map(|(_, site)| site).map(PatchSite::covered));
             exits.retain(|(other, _)| *other != exit);
             exits.extend(seen);
             if let Some(whole) = whole {
@@ -102,16 +102,21 @@ fn edge_kind(step: &Step, target: u64) -> Option<ExitKind> {
 }
 
 /// The entry patch as the patch of one edge too, if that is the last instruction it displaces.
-fn whole_with(entry: &Site, edges: &[Exit]) -> Option<Site> {
+fn whole_with(entry: &PatchSite, edges: &[Exit]) -> Option<PatchSite> {
     let is_last = |edge: &&Exit| edge.len > 0 && edge.end() == entry.displaced.end;
     let edge = edges.iter().find(is_last).filter(|_| entry.kind == SiteKind::Entry)?;
-    Some(Site { kind: SiteKind::Whole(*edge), ..entry.clone() })
+    Some(PatchSite { kind: SiteKind::Whole(*edge), ..entry.clone() })
 }
 
 /// A site for each edge, or none at all.
-fn sites_of(room: &mut Room<'_>, edges: &[Exit], whole: Option<&Site>, taken: &[Range<u64>]) -> Option<Vec<SeenExit>> {
+fn sites_of(
+    room: &mut Room<'_>,
+    edges: &[Exit],
+    whole: Option<&PatchSite>,
+    taken: &[Range<u64>],
+) -> Option<Vec<SeenExit>> {
     let mut taken = taken.to_vec();
-    let mut seen: Vec<(Exit, Site)> = Vec::new();
+    let mut seen: Vec<(Exit, PatchSite)> = Vec::new();
     let carriers_before = room.carriers.clone();
     for edge in edges {
         if let Some(site) = whole.filter(|site| site.kind == SiteKind::Whole(*edge)) {
@@ -137,7 +142,7 @@ fn sites_of(room: &mut Room<'_>, edges: &[Exit], whole: Option<&Site>, taken: &[
     Some(seen.into_iter().map(|(edge, site)| (edge, Ok(site))).collect())
 }
 
-fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u64>]) -> Option<Site> {
+fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u64>]) -> Option<PatchSite> {
     let planner = room.planner;
     let last = last_step(planner.analysis, edge)?;
     if taken.iter().any(|range| range.start < last.end() && last.at < range.end) {
@@ -161,7 +166,7 @@ fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u6
         );
         room.settle_carried(&short, &taken)
     })?;
-    Some(Site { kind: SiteKind::Exit(*edge), ..site })
+    Some(PatchSite { kind: SiteKind::Exit(*edge), ..site })
 }
 
 /// The last instruction that a patch of this edge displaces.

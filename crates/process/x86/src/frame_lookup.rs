@@ -11,7 +11,8 @@
 use crate::inline::{BELOW, NOT_BELOW};
 use crate::probe_island::{ProbeBytes, ProbePlace};
 use crate::writer::{ProbeCode, Writer};
-use crate::{Island, Refusal, Site, WriteProbe, build_probe_island};
+use crate::{Island, PatchSite, Refusal, WriteProbe, build_probe_island};
+use trimtab_types::ProcAddr;
 
 /// Words before the first row: the first address of all, the end of all, the number of rows.
 pub const LOOKUP_HEAD_WORDS: usize = 3;
@@ -22,7 +23,7 @@ pub const LOOKUP_ROW_WORDS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLookup {
     /// Address of the table: [`LOOKUP_HEAD_WORDS`] words, then rows in the order of their addresses.
-    pub table: u64,
+    pub table: ProcAddr,
 }
 
 impl FrameLookup {
@@ -31,7 +32,7 @@ impl FrameLookup {
     /// # Errors
     /// None today; what writes code may refuse.
     pub fn written(&self, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
-        let code = ProbeCode { gate: 0, header: 0, probe: 0, enter: 0, leave: 0, inline: None };
+        let code = ProbeCode::default();
         let mut writer = Writer::new(place, &code);
         writer.look_up(self.table);
         Ok(ProbeBytes { bytes: writer.bytes, entry: 0 })
@@ -41,17 +42,17 @@ impl FrameLookup {
     ///
     /// # Errors
     /// As [`build_probe_island`].
-    pub fn island(&self, site: &Site, original: &[u8], at: u64) -> Result<Island, Refusal> {
+    pub fn island(&self, site: &PatchSite, original: &[u8], at: ProcAddr) -> Result<Island, Refusal> {
         let mut lookup: [Box<WriteProbe<'_, Refusal>>; 1] = [Box::new(|place| self.written(place))];
         build_probe_island(site, original, at, &mut lookup, &mut [])
     }
 }
 
 impl Writer<'_> {
-    fn look_up(&mut self, table: u64) {
+    fn look_up(&mut self, table: ProcAddr) {
         // mov rax, table; cmp rdi, [rax]; jb out; cmp rdi, [rax + 8]; jae out
         self.put(&[0x48, 0xb8]);
-        self.put(&table.to_le_bytes());
+        self.put(&table.0.to_le_bytes());
         self.put(&[0x48, 0x3b, 0x38]);
         let mut out = vec![self.jump_if(BELOW)];
         self.put(&[0x48, 0x3b, 0x78, 0x08]);

@@ -14,8 +14,9 @@
 use crate::inline::{BELOW, EQUAL, NOT_EQUAL, TICKS_TO_RAX};
 use crate::probe_island::{ProbeBytes, ProbePlace, WriteProbe};
 use crate::writer::{POPS, PUSHES, ProbeCode, Writer};
-use crate::{ExitKind, Island, Refusal, Site, SiteKind, build_probe_island};
+use crate::{ExitKind, Island, PatchSite, Refusal, SiteKind, build_probe_island};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// Places in the words: how many have come, anything but 0 to let all go, how many gave up waiting, anything but 0 if they
 /// may sleep in the kernel, and for how many ticks they wait.
@@ -45,11 +46,11 @@ const PUSHED: u8 = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gather {
     /// Address of the arena's gate word (32 bits, 0: closed), within 2 GiB.
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// Address of the words in the target.
-    pub words: u64,
+    pub words: ProcAddr,
     /// Code of bindings and tools: who returns there is not held. At most [`GATHER_RANGES_MAX`].
-    pub passes: Vec<Range<u64>>,
+    pub passes: Vec<Range<ProcAddr>>,
 }
 
 impl Gather {
@@ -64,7 +65,7 @@ impl Gather {
     /// # Errors
     /// [`Refusal::OutOfReach`] if the gate is too far away.
     pub fn written(&self, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
-        let code = ProbeCode { gate: self.gate, header: 0, probe: 0, enter: 0, leave: 0, inline: None };
+        let code = ProbeCode { gate: self.gate, ..ProbeCode::default() };
         let mut writer = Writer::new(place, &code);
         writer.gather(self)?;
         Ok(ProbeBytes { bytes: writer.bytes, entry: 0 })
@@ -74,7 +75,7 @@ impl Gather {
     ///
     /// # Errors
     /// As [`build_probe_island`].
-    pub fn island(&self, site: &Site, original: &[u8], at: u64) -> Result<Island, Refusal> {
+    pub fn island(&self, site: &PatchSite, original: &[u8], at: ProcAddr) -> Result<Island, Refusal> {
         let mut hold: [Box<WriteProbe<'_, Refusal>>; 1] = [Box::new(|place| self.written(place))];
         build_probe_island(site, original, at, &mut [], &mut hold)
     }
@@ -91,7 +92,7 @@ impl Writer<'_> {
         for range in &gather.passes {
             // mov rcx, start; mov rdx, rax; sub rdx, rcx; mov rcx, length; cmp rdx, rcx; jb out
             self.put(&[0x48, 0xb9]);
-            self.put(&range.start.to_le_bytes());
+            self.put(&range.start.0.to_le_bytes());
             self.put(&[0x48, 0x89, 0xc2, 0x48, 0x29, 0xca, 0x48, 0xb9]);
             self.put(&(range.end - range.start).to_le_bytes());
             self.put(&[0x48, 0x39, 0xca]);
@@ -99,7 +100,7 @@ impl Writer<'_> {
         }
         // mov r8, words; lock inc qword [r8]
         self.put(&[0x49, 0xb8]);
-        self.put(&gather.words.to_le_bytes());
+        self.put(&gather.words.0.to_le_bytes());
         self.put(&[0xf0, 0x49, 0xff, 0x00]);
         self.await_go();
         out.into_iter().for_each(|jump| self.lands(jump));

@@ -12,7 +12,8 @@
 use crate::inline::{ABOVE, EQUAL, NOT_ABOVE, TICKS_TO_RAX};
 use crate::probe_island::{ProbeBytes, ProbePlace};
 use crate::writer::{POPS, PUSHES, ProbeCode, Writer};
-use crate::{Island, Refusal, Site, SiteKind, WriteProbe, build_probe_island};
+use crate::{Island, PatchSite, Refusal, SiteKind, WriteProbe, build_probe_island};
+use trimtab_types::ProcAddr;
 
 /// Threads that may wait at once with what they set told; a power of two.
 pub const HOLD_PLACES: usize = 4;
@@ -31,9 +32,9 @@ const HANDLERS: u8 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Address of the arena's gate word (32 bits, 0: closed), within 2 GiB.
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// Address of the words in the target: how many have asked, how many are answered, then [`HOLD_PLACES`] of what they set.
-    pub words: u64,
+    pub words: ProcAddr,
 }
 
 impl Hold {
@@ -47,7 +48,7 @@ impl Hold {
     /// # Errors
     /// [`Refusal::OutOfReach`] if the gate is too far away.
     pub fn written(&self, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
-        let code = ProbeCode { gate: self.gate, header: 0, probe: 0, enter: 0, leave: 0, inline: None };
+        let code = ProbeCode { gate: self.gate, ..ProbeCode::default() };
         let mut writer = Writer::new(place, &code);
         writer.hold(self.words)?;
         Ok(ProbeBytes { bytes: writer.bytes, entry: 0 })
@@ -57,7 +58,7 @@ impl Hold {
     ///
     /// # Errors
     /// As [`build_probe_island`].
-    pub fn island(&self, site: &Site, original: &[u8], at: u64) -> Result<Island, Refusal> {
+    pub fn island(&self, site: &PatchSite, original: &[u8], at: ProcAddr) -> Result<Island, Refusal> {
         let mut hold: [Box<WriteProbe<'_, Refusal>>; 1] = [Box::new(|place| self.written(place))];
         build_probe_island(site, original, at, &mut hold, &mut [])
     }
@@ -65,7 +66,7 @@ impl Hold {
 
 impl Writer<'_> {
     /// rdi is the signal, rsi points to what is set for it, of which the handler is the first word.
-    fn hold(&mut self, words: u64) -> Result<(), Refusal> {
+    fn hold(&mut self, words: ProcAddr) -> Result<(), Refusal> {
         // test rsi, rsi; je out
         self.put(&[0x48, 0x85, 0xf6]);
         let mut out = vec![self.jump_if(EQUAL)];
@@ -90,10 +91,10 @@ impl Writer<'_> {
     }
 
     /// The words' address in r11, the number of this question in rcx, and what is to be set in its place.
-    fn tell(&mut self, words: u64) {
+    fn tell(&mut self, words: ProcAddr) {
         // mov r11, words; mov r9, [rsi]; mov eax, edi; shl rax, 56; or r9, rax
         self.put(&[0x49, 0xbb]);
-        self.put(&words.to_le_bytes());
+        self.put(&words.0.to_le_bytes());
         self.put(&[0x4c, 0x8b, 0x0e, 0x89, 0xf8, 0x48, 0xc1, 0xe0, HOLD_SIGNAL_SHIFT, 0x49, 0x09, 0xc1]);
         // mov ecx, 1; lock xadd [r11], rcx
         self.put(&[0xb9, 1, 0, 0, 0, 0xf0, 0x49, 0x0f, 0xc1, 0x0b]);

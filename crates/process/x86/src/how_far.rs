@@ -10,7 +10,7 @@ use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
 use crate::copied::Source;
 use crate::lent::{Lender, is_call, is_write, on_stack};
-use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::linear::{Extension, Linear, ReadablePlace, State, Value};
 use crate::owned::{Care, Question, Returned};
 use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
@@ -42,7 +42,7 @@ pub struct HowFar {
 /// A place that every pass changes by the same, with what it began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clock {
-    place: Place,
+    place: ReadablePlace,
     first: i64,
     step: i64,
     is_narrow: bool,
@@ -166,7 +166,7 @@ pub fn how_far(
         return Err(Unsure::Incomplete);
     }
     let instructions = by_block(code, analysis, flow, &|_| true);
-    let whole = whole(code.entry, flow, &instructions);
+    let whole = whole((code.entry, State::cautious()), flow, &instructions);
     let start = State::at_start_with(whole.0.get(&found.header));
     let failures = Failures { flow, instructions: &instructions, surroundings };
     let pass = Pass::follow(code, analysis, (flow, found), start).without(&|exit| failures.is_one(exit.to));
@@ -193,21 +193,33 @@ pub fn how_far(
 }
 
 /// The values known before and behind each block, whichever way the function comes there; nothing if it is too large.
-fn whole(entry: u64, flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
+fn whole((entry, start): (u64, State), flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
     let Some(entry) = flow.block_at(entry).filter(|_| flow.blocks.len() <= BLOCKS_MAX) else {
         return (States::new(), States::new());
     };
     let is_root = |block: &usize| flow.blocks[*block].predecessors.is_empty();
     let caught = (0..flow.blocks.len()).filter(is_root).map(|block| (block, State::unknown()));
-    let seeds = caught.chain([(entry, State::cautious())]).collect();
+    let seeds = caught.chain([(entry, start)]).collect();
     settle(flow, instructions, seeds, &|_| true)
 }
 
 impl HowFar {
     /// The places to read: counter, bound, and what the counter began with. `None`: nothing.
-    pub fn places(&self) -> [Option<Place>; 3] {
+    pub fn places(&self) -> [Option<ReadablePlace>; 3] {
         let beginning = self.first.and_then(|first| first.place).or(self.clock.map(|clock| clock.place));
         [self.bound.counter.place, self.bound.bound.place, beginning]
+    }
+
+    /// The place by which it is seen that the loop begins anew, its value at the probe then, and whether only the lower half
+    /// of that counts. `None`: it does not begin with a number.
+    pub fn begins_with(&self) -> Option<(usize, u64, bool)> {
+        let (place, first, is_narrow) = match (self.clock, self.first) {
+            (Some(clock), _) => (2, clock.first as u64, clock.is_narrow),
+            (None, Some(first @ Linear { place: None, .. })) => (0, first.value(0), is_narrow(&self.bound)),
+            _ => return None,
+        };
+        let seen = first.wrapping_add_signed(self.moved[place]);
+        Some((place, if is_narrow { u64::from(seen as u32) } else { seen }, is_narrow))
     }
 
     /// True if the loop may end before, in other ways or within the last of its passes.
@@ -259,7 +271,12 @@ impl HowFar {
 /// Only the lower half of the counter counts.
 fn is_narrow(bound: &LoopBound) -> bool {
     let four_bytes = |place| {
-        matches!(place, Place::Frame { bytes: 4, .. } | Place::Behind { bytes: 4, .. } | Place::Fixed { bytes: 4, .. })
+        matches!(
+            place,
+            ReadablePlace::Frame { bytes: 4, .. }
+                | ReadablePlace::Behind { bytes: 4, .. }
+                | ReadablePlace::Fixed { bytes: 4, .. }
+        )
     };
     bound.test.bits == 32 || bound.counter.extension != Extension::Whole || bound.counter.place.is_some_and(four_bytes)
 }
@@ -362,7 +379,7 @@ impl Look<'_> {
             let writes = |access| !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
             let is_written = info.info(one).used_memory().iter().any(|used| writes(used.access()));
             let place = state.memory_operand(one);
-            let is_truth = place.is_some_and(|place| matches!(place, Place::Frame { bytes: 1, .. }));
+            let is_truth = place.is_some_and(|place| matches!(place, ReadablePlace::Frame { bytes: 1, .. }));
             let is_other = is_written && place != self.bound.counter.place && !is_truth;
             is_clean &= behind.contains(&block) || (own_loop(block) == Some(self.found) && !is_other);
         });
@@ -397,12 +414,14 @@ impl Look<'_> {
         let is_kept = self.surroundings.keeps_counters();
         for (place, is_trusting) in [(self.bound.counter.place, is_kept), (self.bound.bound.place, false)] {
             let is_own = match place {
-                None | Some(Place::Register(_)) => true,
-                Some(place @ Place::Fixed { bytes, .. }) => matches!(bytes, 4 | 8) && !self.is_lent(place, false),
+                None | Some(ReadablePlace::Register(_)) => true,
+                Some(place @ ReadablePlace::Fixed { bytes, .. }) => {
+                    matches!(bytes, 4 | 8) && !self.is_lent(place, false)
+                }
                 Some(place) if self.is_behind_pointer(place) => self.is_private(place),
-                Some(Place::Behind { .. }) => false,
-                Some(place @ Place::Frame { register, bytes, .. }) => {
-                    let base = Linear::of(Place::Register(register));
+                Some(ReadablePlace::Behind { .. }) => false,
+                Some(place @ ReadablePlace::Frame { register, bytes, .. }) => {
+                    let base = Linear::of(ReadablePlace::Register(register));
                     let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
                     stays && matches!(bytes, 4 | 8) && !self.is_lent(place, is_trusting)
                 }
@@ -415,21 +434,22 @@ impl Look<'_> {
     }
 
     /// True of memory that is named by a pointer other than those of the stack.
-    pub(crate) fn is_behind_pointer(&self, place: Place) -> bool {
-        let value = |register| self.whole.0.get(&self.found.header).map(|state| state.value(Place::Register(register)));
+    pub(crate) fn is_behind_pointer(&self, place: ReadablePlace) -> bool {
+        let value =
+            |register| self.whole.0.get(&self.found.header).map(|state| state.value(ReadablePlace::Register(register)));
         match place {
-            Place::Behind { .. } => true,
-            Place::Frame { register, .. } => value(register).and_then(on_stack).is_none() && register != RSP,
+            ReadablePlace::Behind { .. } => true,
+            ReadablePlace::Frame { register, .. } => value(register).and_then(on_stack).is_none() && register != RSP,
             _ => false,
         }
     }
 
     /// True if nothing writes to memory behind a pointer but the loop itself, by that name.
-    fn is_private(&self, place: Place) -> bool {
+    fn is_private(&self, place: ReadablePlace) -> bool {
         let Look { flow, found, instructions, surroundings, entry, .. } = *self;
         let (before, in_pass) = (&self.whole.0, &self.pass.before);
         let bytes = match place {
-            Place::Frame { bytes, .. } | Place::Behind { bytes, .. } => bytes,
+            ReadablePlace::Frame { bytes, .. } | ReadablePlace::Behind { bytes, .. } => bytes,
             _ => return false,
         };
         matches!(bytes, 4 | 8)
@@ -437,18 +457,14 @@ impl Look<'_> {
     }
 
     /// True if code of the loop may write to a slot by its address.
-    fn is_lent(&self, place: Place, is_trusting: bool) -> bool {
+    fn is_lent(&self, place: ReadablePlace, is_trusting: bool) -> bool {
+        self.lender(is_trusting).is_written(place)
+    }
+
+    fn lender(&self, is_trusting: bool) -> Lender<'_> {
         let Look { flow, found, instructions, surroundings, .. } = *self;
-        Lender {
-            flow,
-            found,
-            instructions,
-            before: &self.whole.0,
-            in_pass: &self.pass.before,
-            surroundings,
-            is_trusting,
-        }
-        .is_written(place)
+        let (before, in_pass) = (&self.whole.0, &self.pass.before);
+        Lender { flow, found, instructions, before, in_pass, surroundings, is_trusting }
     }
 
     /// The state right before an instruction of the loop.
@@ -463,16 +479,16 @@ impl Look<'_> {
     }
 
     /// The value of a place there, less that when the pass began.
-    fn moved(&self, state: &State, place: Place, is_narrow: bool) -> Option<i64> {
-        if let Place::Behind { register, slot, .. } = place {
-            let slot = Place::Frame { register, offset: slot, bytes: 8 };
+    fn moved(&self, state: &State, place: ReadablePlace, is_narrow: bool) -> Option<i64> {
+        if let ReadablePlace::Behind { register, slot, .. } = place {
+            let slot = ReadablePlace::Frame { register, offset: slot, bytes: 8 };
             if self.moved(state, slot, false) != Some(0) {
                 return None;
             }
         }
-        if let Place::Frame { register, .. } = place {
-            let base = state.value(Place::Register(register));
-            let is_as_before = matches!(base, Value::Linear(base) if base.place == Some(Place::Register(register))
+        if let ReadablePlace::Frame { register, .. } = place {
+            let base = state.value(ReadablePlace::Register(register));
+            let is_as_before = matches!(base, Value::Linear(base) if base.place == Some(ReadablePlace::Register(register))
                 && base.times == 1 && base.add == 0 && base.extension == Extension::Whole);
             if !is_as_before {
                 return None;
@@ -496,17 +512,32 @@ impl Look<'_> {
         if self.is_behind_pointer(place) {
             return self.put_first(place, &from);
         }
-        self.constant_first(place, &whole).or_else(|| self.kept_first(place, &whole)).or_else(|| {
-            let [block] = from[..] else { return None };
-            let all = self.before(block);
-            // Whatever was computed in an unknown way may have been kept behind that.
-            (0..all.len()).find_map(|from| self.kept_first(place, &[&state_after(&all[from..])]))
-        })
+        self.constant_first(place, &whole)
+            .or_else(|| self.kept_first(place, &whole))
+            .or_else(|| {
+                let [block] = from[..] else { return None };
+                let all = self.before(block);
+                // Whatever was computed in an unknown way may have been kept behind that.
+                (0..all.len()).find_map(|from| self.kept_first(place, &[&state_after(&all[from..])]))
+            })
+            .or_else(|| self.left_first(place, &from))
+    }
+
+    /// The number that a slot of the frame has had since before calls, none of which was given its address, nor was anything
+    /// else that may write to it.
+    fn left_first(&self, place: ReadablePlace, from: &[usize]) -> Option<Linear> {
+        if !matches!(place, ReadablePlace::Frame { bytes: 4 | 8, .. }) {
+            return None;
+        }
+        let (_, after) = whole((self.entry, State::at_start()), self.flow, self.instructions);
+        let states: Option<Vec<&State>> = from.iter().map(|block| after.get(block)).collect();
+        let first = self.constant_first(place, &states?)?;
+        (!self.lender(false).is_written_before(place)).then_some(first)
     }
 
     /// The number that is put into memory behind a pointer right before the loop, with no call and no write by another
     /// pointer between.
-    fn put_first(&self, place: Place, from: &[usize]) -> Option<Linear> {
+    fn put_first(&self, place: ReadablePlace, from: &[usize]) -> Option<Linear> {
         let [block] = from else { return None };
         let all = self.before(*block);
         let last_call = all.iter().rposition(is_call).map_or(0, |call| call + 1);
@@ -514,7 +545,7 @@ impl Look<'_> {
     }
 
     /// The same, by these instructions.
-    fn put_by(&self, instructions: &[Instruction], place: Place) -> Option<Linear> {
+    fn put_by(&self, instructions: &[Instruction], place: ReadablePlace) -> Option<Linear> {
         let (mut state, mut info) = (State::at_start(), InstructionInfoFactory::new());
         let mut written = Vec::new();
         for one in instructions {
@@ -525,12 +556,12 @@ impl Look<'_> {
             state.step(one, &mut info);
         }
         let named = named_before(&state, place)?;
-        let is_slot = |place: &Place| match place {
-            Place::Frame { register, .. } => *register == RSP || (*register == RBP && self.base() == RBP),
-            Place::Fixed { .. } => true,
+        let is_slot = |place: &ReadablePlace| match place {
+            ReadablePlace::Frame { register, .. } => *register == RSP || (*register == RBP && self.base() == RBP),
+            ReadablePlace::Fixed { .. } => true,
             _ => false,
         };
-        let is_apart = |other: &Place| is_slot(other) || pointer_of(*other) == pointer_of(named);
+        let is_apart = |other: &ReadablePlace| is_slot(other) || pointer_of(*other) == pointer_of(named);
         match state.value(named) {
             Value::Linear(first) if first.place.is_none() => written.iter().all(is_apart).then_some(first),
             _ => None,
@@ -573,21 +604,22 @@ impl Look<'_> {
     }
 
     /// Counters in registers and in slots that `may_be` that begin with a number.
-    fn clocks(&self, may_be: &dyn Fn(Place) -> bool) -> Vec<Clock> {
+    fn clocks(&self, may_be: &dyn Fn(ReadablePlace) -> bool) -> Vec<Clock> {
         let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
         let from = from.filter(|block| !self.is_inside(*block));
         let Some(from) = from.map(|block| self.whole.1.get(&block)).collect::<Option<Vec<&State>>>() else {
             return Vec::new();
         };
-        let is_followed = |place: &Place| match place {
-            Place::Register(number) => *number != RSP,
-            Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
-            Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
-            Place::Behind { .. } => false,
+        let is_followed = |place: &ReadablePlace| match place {
+            ReadablePlace::Register(number) => *number != RSP,
+            ReadablePlace::Frame { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
+            ReadablePlace::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
+            ReadablePlace::Behind { .. } => false,
         };
         let clock = |place| {
-            let is_narrow = matches!(place, Place::Frame { bytes: 4, .. } | Place::Fixed { bytes: 4, .. })
-                || self.pass.step_of(&Linear::of(place), 64).is_none();
+            let is_narrow =
+                matches!(place, ReadablePlace::Frame { bytes: 4, .. } | ReadablePlace::Fixed { bytes: 4, .. })
+                    || self.pass.step_of(&Linear::of(place), 64).is_none();
             let step = self.pass.step_of(&Linear::of(place), if is_narrow { 32 } else { 64 })?;
             let first = self.constant_first(place, &from)?;
             let first = first.value(0) as i64;
@@ -595,21 +627,21 @@ impl Look<'_> {
         };
         let Some(latch) = self.pass.latches().into_iter().next() else { return Vec::new() };
         let words = self.pass.behind(latch).into_iter().flat_map(|state| state.places_in_memory());
-        (0..16).map(Place::Register).chain(words).filter(is_followed).filter_map(clock).collect()
+        (0..16).map(ReadablePlace::Register).chain(words).filter(is_followed).filter_map(clock).collect()
     }
 
     /// If that is a number, whichever way the function comes there.
-    fn constant_first(&self, place: Place, from: &[&State]) -> Option<Linear> {
+    fn constant_first(&self, place: ReadablePlace, from: &[&State]) -> Option<Linear> {
         let mut all = from.iter().map(|state| held_in(state, place));
         let first = all.next()??;
         (first.place.is_none() && all.all(|other| other == Some(first))).then_some(first)
     }
 
     /// If a place that stays as it is in the loop held the same, or that and a constant more.
-    fn kept_first(&self, place: Place, from: &[&State]) -> Option<Linear> {
+    fn kept_first(&self, place: ReadablePlace, from: &[&State]) -> Option<Linear> {
         let held: Option<Vec<Linear>> = from.iter().map(|state| held_in(state, place)).collect();
         let held = held?;
-        let made_of = |kept: Place| {
+        let made_of = |kept: ReadablePlace| {
             let mut all = from.iter().zip(&held).map(|(state, first)| {
                 let other = held_in(state, kept)?;
                 let is_whole =
@@ -633,11 +665,11 @@ impl Look<'_> {
     }
 
     /// Places that may hold in the loop what the counter began with, as the loop names them.
-    fn kept_places(&self, state: &State, source: Option<Place>) -> Vec<Place> {
-        let registers = (0..16).map(Place::Register);
+    fn kept_places(&self, state: &State, source: Option<ReadablePlace>) -> Vec<ReadablePlace> {
+        let registers = (0..16).map(ReadablePlace::Register);
         let words = state.places_in_memory().chain(source);
         let words = words.filter_map(|place| match place {
-            Place::Fixed { .. } => Some(place),
+            ReadablePlace::Fixed { .. } => Some(place),
             place => in_terms_of(state, place, self.base()),
         });
         registers.chain(words).collect()
@@ -647,7 +679,7 @@ impl Look<'_> {
     fn base(&self) -> u8 {
         let state = self.whole.0.get(&self.found.header);
         // Where none is kept, the register may have the address of anything.
-        let value = state.map(|state| state.value(Place::Register(RBP)));
+        let value = state.map(|state| state.value(ReadablePlace::Register(RBP)));
         let has_frame = value.is_some_and(|value| on_stack(value) == Some(FRAME_POINTER));
         if has_frame { RBP } else { RSP }
     }
@@ -663,23 +695,25 @@ impl Look<'_> {
     }
 
     /// True if nothing changes the place in the loop, as far as the code shows.
-    fn stays(&self, place: Place) -> bool {
+    fn stays(&self, place: ReadablePlace) -> bool {
         let as_it_is = |place| {
             let itself = Linear::of(place);
             self.pass.latches().into_iter().all(|latch| self.pass.added(&itself, 64, latch) == Some(0))
         };
         match place {
-            Place::Register(number) => number != RSP && as_it_is(place),
-            Place::Frame { register, bytes, .. } => {
+            ReadablePlace::Register(number) => number != RSP && as_it_is(place),
+            ReadablePlace::Frame { register, bytes, .. } => {
                 let is_named_so = register == self.base() && !self.is_named_otherwise();
                 is_named_so
                     && matches!(bytes, 4 | 8)
-                    && as_it_is(Place::Register(register))
+                    && as_it_is(ReadablePlace::Register(register))
                     && as_it_is(place)
                     && !self.is_lent(place, false)
             }
-            Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && as_it_is(place) && !self.is_lent(place, false),
-            Place::Behind { .. } => false,
+            ReadablePlace::Fixed { bytes, .. } => {
+                matches!(bytes, 4 | 8) && as_it_is(place) && !self.is_lent(place, false)
+            }
+            ReadablePlace::Behind { .. } => false,
         }
     }
 }
@@ -692,61 +726,66 @@ fn state_after(instructions: &[Instruction]) -> State {
 }
 
 /// A slot that is named by what a register held before, as one of the register as it is now.
-fn in_terms_of(state: &State, place: Place, base: u8) -> Option<Place> {
-    let Place::Frame { register, offset, bytes } = place else { return None };
-    match state.value(Place::Register(base)) {
-        Value::Linear(Linear { place: Some(Place::Register(same)), times: 1, add, extension: Extension::Whole })
-            if same == register =>
-        {
-            Some(Place::Frame { register: base, offset: offset.wrapping_sub(add), bytes })
+fn in_terms_of(state: &State, place: ReadablePlace, base: u8) -> Option<ReadablePlace> {
+    let ReadablePlace::Frame { register, offset, bytes } = place else { return None };
+    match state.value(ReadablePlace::Register(base)) {
+        Value::Linear(Linear {
+            place: Some(ReadablePlace::Register(same)),
+            times: 1,
+            add,
+            extension: Extension::Whole,
+        }) if same == register => {
+            Some(ReadablePlace::Frame { register: base, offset: offset.wrapping_sub(add), bytes })
         }
         _ => None,
     }
 }
 
 /// Memory behind a pointer, by the pointer as it was before.
-fn named_before(state: &State, place: Place) -> Option<Place> {
+fn named_before(state: &State, place: ReadablePlace) -> Option<ReadablePlace> {
     let of = |place| match state.value(place) {
         Value::Linear(held) if held.times == 1 && held.extension == Extension::Whole => Some((held.place?, held.add)),
         _ => None,
     };
     let (holder, offset, bytes) = match place {
-        Place::Frame { register, offset, bytes } => (of(Place::Register(register))?, offset, bytes),
-        Place::Behind { register, slot, offset, bytes } => {
-            let is_as_before = of(Place::Register(register)) == Some((Place::Register(register), 0));
-            let slot = Place::Frame { register, offset: slot, bytes: 8 };
+        ReadablePlace::Frame { register, offset, bytes } => (of(ReadablePlace::Register(register))?, offset, bytes),
+        ReadablePlace::Behind { register, slot, offset, bytes } => {
+            let is_as_before = of(ReadablePlace::Register(register)) == Some((ReadablePlace::Register(register), 0));
+            let slot = ReadablePlace::Frame { register, offset: slot, bytes: 8 };
             (of(slot).filter(|_| is_as_before)?, offset, bytes)
         }
         _ => return None,
     };
     match holder {
-        (Place::Register(register), more) => Some(Place::Frame { register, offset: offset.wrapping_add(more), bytes }),
-        (Place::Frame { register, offset: slot, bytes: 8 }, more) => {
-            Some(Place::Behind { register, slot, offset: offset.wrapping_add(more), bytes })
+        (ReadablePlace::Register(register), more) => {
+            Some(ReadablePlace::Frame { register, offset: offset.wrapping_add(more), bytes })
+        }
+        (ReadablePlace::Frame { register, offset: slot, bytes: 8 }, more) => {
+            Some(ReadablePlace::Behind { register, slot, offset: offset.wrapping_add(more), bytes })
         }
         _ => None,
     }
 }
 
 /// The pointer that memory is named by.
-fn pointer_of(place: Place) -> Option<Place> {
+fn pointer_of(place: ReadablePlace) -> Option<ReadablePlace> {
     match place {
-        Place::Frame { register, .. } => Some(Place::Register(register)),
-        Place::Behind { register, slot, .. } => Some(Place::Frame { register, offset: slot, bytes: 8 }),
+        ReadablePlace::Frame { register, .. } => Some(ReadablePlace::Register(register)),
+        ReadablePlace::Behind { register, slot, .. } => Some(ReadablePlace::Frame { register, offset: slot, bytes: 8 }),
         _ => None,
     }
 }
 
 /// The value of a place that is named by registers as they are now.
-fn held_in(state: &State, place: Place) -> Option<Linear> {
+fn held_in(state: &State, place: ReadablePlace) -> Option<Linear> {
     let place = match place {
-        Place::Frame { register, offset, bytes } => match state.value(Place::Register(register)) {
+        ReadablePlace::Frame { register, offset, bytes } => match state.value(ReadablePlace::Register(register)) {
             Value::Linear(Linear {
-                place: Some(Place::Register(base)),
+                place: Some(ReadablePlace::Register(base)),
                 times: 1,
                 add,
                 extension: Extension::Whole,
-            }) => Place::Frame { register: base, offset: offset.wrapping_add(add), bytes },
+            }) => ReadablePlace::Frame { register: base, offset: offset.wrapping_add(add), bytes },
             _ => return None,
         },
         place => place,

@@ -9,6 +9,7 @@
 
 use crate::Refusal;
 use crate::writer::{Inline, InlineSlot, Writer};
+use trimtab_types::ProcAddr;
 
 const PUSH_THREE: [u8; 3] = [0x50, 0x51, 0x52];
 const POP_THREE: [u8; 3] = [0x5a, 0x59, 0x58];
@@ -112,7 +113,7 @@ impl Writer<'_> {
     }
 
     /// Registers back, and the routine; all other ways end behind it.
-    fn call_slowly(&mut self, slow: Vec<Pending>, ends: Vec<Pending>, routine: u64) -> Result<(), Refusal> {
+    fn call_slowly(&mut self, slow: Vec<Pending>, ends: Vec<Pending>, routine: ProcAddr) -> Result<(), Refusal> {
         slow.into_iter().for_each(|jump| self.lands(jump));
         self.put(&POP_THREE);
         self.call_routine(routine)?;

@@ -12,7 +12,8 @@
 use crate::hold::Hold;
 use crate::probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 use crate::writer::{ProbeCode, Writer};
-use crate::{Refusal, Site, SiteKind};
+use crate::{PatchSite, Refusal, SiteKind};
+use trimtab_types::ProcAddr;
 
 /// Bytes an island may need besides twice its displaced instructions.
 pub const ISLAND_OVERHEAD_MAX: usize = 512;
@@ -46,7 +47,12 @@ pub struct WindowCode<'a> {
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
-pub fn build_island(site: &Site, original: &[u8], at: u64, window: &WindowCode<'_>) -> Result<Island, Refusal> {
+pub fn build_island(
+    site: &PatchSite,
+    original: &[u8],
+    at: ProcAddr,
+    window: &WindowCode<'_>,
+) -> Result<Island, Refusal> {
     let code = window.enter;
     if let Purpose::Passes { flags_unread } = window.purpose {
         let passing = || vec![code.writer(Passage::Point { flags_unread })];
@@ -70,8 +76,8 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, window: &WindowCode<'
 ///
 /// # Errors
 /// [`Refusal::OutOfReach`] if the gate or a routine is too far from `at`.
-pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
-    let mut island = Writer { at, bytes: Vec::new(), code };
+pub fn build_calibration(at: ProcAddr, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
+    let mut island = Writer { at: at.0, bytes: Vec::new(), code };
     island.probe(code.enter)?;
     island.probe(code.leave)?;
     island.put(&[0xc3]);

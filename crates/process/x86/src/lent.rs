@@ -11,7 +11,7 @@
 use crate::bound::{Instructions, States};
 use crate::how_far::Surroundings;
 use crate::library::{declared, keeps_for_later};
-use crate::linear::{CALL_CHANGES, Extension, Linear, Place, State, Value};
+use crate::linear::{CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value};
 use crate::owned::{Care, NO_BYTES};
 use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -42,12 +42,22 @@ pub(crate) struct Lender<'a> {
 
 impl Lender<'_> {
     /// True if something else in the loop than instructions that name the slot may write to it.
-    pub(crate) fn is_written(&self, place: Place) -> bool {
+    pub(crate) fn is_written(&self, place: ReadablePlace) -> bool {
+        self.is_written_in(place, &|block| self.found.blocks.binary_search(&block).is_ok())
+    }
+
+    /// The same of what may run before the loop.
+    pub(crate) fn is_written_before(&self, place: ReadablePlace) -> bool {
+        let before = self.before_loop();
+        self.is_written_in(place, &|block| before.contains(&block) && self.found.blocks.binary_search(&block).is_err())
+    }
+
+    fn is_written_in(&self, place: ReadablePlace, is_inside: &dyn Fn(usize) -> bool) -> bool {
         let Some(slot) = self.slot(place) else { return true };
-        let mut spilt = Spilt::default();
+        let mut spilt = SpilledWords::default();
         loop {
             let known_before = spilt.words.len();
-            if self.may_be_written(&slot, &mut spilt) {
+            if self.may_be_written(&slot, is_inside, &mut spilt) {
                 return true;
             }
             if spilt.words.len() == known_before {
@@ -57,7 +67,7 @@ impl Lender<'_> {
     }
 
     /// The same, with the words of the frame in which addresses are known to be kept; more of them may be found.
-    fn may_be_written(&self, slot: &Slot, spilt: &mut Spilt) -> bool {
+    fn may_be_written(&self, slot: &Slot, is_inside: &dyn Fn(usize) -> bool, spilt: &mut SpilledWords) -> bool {
         let mut held: BTreeMap<usize, u16> = self.before.keys().map(|block| (*block, 0)).collect();
         let mut work: Vec<usize> = held.keys().copied().collect();
         let before_loop = self.before_loop();
@@ -67,7 +77,7 @@ impl Lender<'_> {
             let in_pass = self.in_pass.get(&block).cloned();
             let mut known = Known { slot, registers: held[&block], state: state.clone(), in_pass };
             known.registers |= known.by_value();
-            let is_inside = self.found.blocks.binary_search(&block).is_ok();
+            let is_inside = is_inside(block);
             let all = self.instructions.get(&block).map_or(&[][..], Vec::as_slice);
             for (index, one) in all.iter().enumerate() {
                 let is_kept = known.keeps(one) && !self.is_for_a_library(one, &all[index..], &known);
@@ -126,17 +136,17 @@ impl Lender<'_> {
     }
 
     /// Where a place lies; none if it is none whose address can be followed.
-    fn slot(&self, place: Place) -> Option<Slot> {
+    fn slot(&self, place: ReadablePlace) -> Option<Slot> {
         match place {
-            Place::Register(_) | Place::Behind { .. } => None,
-            Place::Frame { register, offset, bytes } => {
-                let base = on_stack(self.before.get(&self.found.header)?.value(Place::Register(register)))?;
+            ReadablePlace::Register(_) | ReadablePlace::Behind { .. } => None,
+            ReadablePlace::Frame { register, offset, bytes } => {
+                let base = on_stack(self.before.get(&self.found.header)?.value(ReadablePlace::Register(register)))?;
                 let begin = base.wrapping_add(offset);
                 let bytes = begin..begin + i64::from(bytes);
                 let below = if self.is_trusting { 0 } else { OBJECT_BYTES - 1 };
                 Some(Slot { is_fixed: false, near: begin - below..bytes.end, bytes })
             }
-            Place::Fixed { address, bytes } => {
+            ReadablePlace::Fixed { address, bytes } => {
                 let object = self.surroundings.variable(address, bytes)?;
                 let bytes = address as i64..address as i64 + i64::from(bytes);
                 Some(Slot { is_fixed: true, near: object.start as i64..object.end as i64, bytes })
@@ -151,7 +161,7 @@ impl Lender<'_> {
             return false;
         }
         let number = number(one.op0_register());
-        let address = number.and_then(|number| known.slot.address(known.state.value(Place::Register(number))));
+        let address = number.and_then(|number| known.slot.address(known.state.value(ReadablePlace::Register(number))));
         let call = rest.iter().find(|one| is_call(one)).filter(|call| call.is_call_near());
         let is_imported = || call.is_some_and(|call| self.surroundings.imported(call.near_branch_target()).is_some());
         address.is_some_and(|address| !known.slot.bytes.contains(&address)) && is_imported()
@@ -174,7 +184,7 @@ impl Lender<'_> {
     fn gives_in(&self, argument: u8, (target, name): (Option<u64>, Option<&str>), known: &Known<'_>) -> bool {
         let is_known = known.registers & 1 << argument != 0;
         let slot = known.slot;
-        let Some(address) = slot.address(known.state.value(Place::Register(argument))) else { return is_known };
+        let Some(address) = slot.address(known.state.value(ReadablePlace::Register(argument))) else { return is_known };
         let from_it = slot.bytes.start.wrapping_sub(address)..slot.bytes.end.wrapping_sub(address);
         let is_far = from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN;
         if !is_known && (slot.is_fixed || is_far) {
@@ -222,7 +232,7 @@ impl Slot {
 /// Words of the frame in which a function keeps addresses for a while. Those that it never reads back may be arguments that it
 /// gives on the stack.
 #[derive(Default)]
-struct Spilt {
+struct SpilledWords {
     /// By their distance from the stack pointer's first value.
     words: BTreeSet<i64>,
     /// Those that it reads back.
@@ -248,7 +258,8 @@ impl Known<'_> {
 
     /// The registers of which it is known that they hold one.
     fn by_value(&self) -> u16 {
-        let is_one = |number: &u8| *number != RSP && self.is_address(self.state.value(Place::Register(*number)));
+        let is_one =
+            |number: &u8| *number != RSP && self.is_address(self.state.value(ReadablePlace::Register(*number)));
         (0..16).filter(is_one).fold(0, |all, number| all | 1 << number)
     }
 
@@ -266,15 +277,18 @@ impl Known<'_> {
     /// True if it writes through an address that may be one of the slot.
     fn writes(&self, one: &Instruction, info: &mut InstructionInfoFactory) -> bool {
         let is_written = info.info(one).used_memory().iter().any(|used| is_write(used.access()));
+        if is_written && self.is_indexed_from_slot(one) {
+            return true;
+        }
         if !is_written || !(self.has(one.memory_base()) || self.has(one.memory_index())) {
             return false;
         }
-        let base = number(one.memory_base()).map(|number| self.state.value(Place::Register(number)));
+        let base = number(one.memory_base()).map(|number| self.state.value(ReadablePlace::Register(number)));
         let is_known = one.memory_index() == Register::None;
         let at = base.filter(|_| is_known).and_then(|base| on_stack(base).or_else(|| self.slot.address(base)));
         // A place that is followed through the pass is no other's, unless its base may be anything.
         let followed = self.in_pass.as_ref().and_then(|state| state.memory_operand(one));
-        let is_followed = matches!(followed, Some(Place::Fixed { .. })) || (followed.is_some() && at.is_some());
+        let is_followed = matches!(followed, Some(ReadablePlace::Fixed { .. })) || (followed.is_some() && at.is_some());
         !is_followed
             && at.is_none_or(|at| {
                 let at = at.wrapping_add(one.memory_displacement64() as i64);
@@ -282,8 +296,20 @@ impl Known<'_> {
             })
     }
 
+    /// True if its memory is chosen by an index that is counted from the slot itself, as bytes of it may be.
+    fn is_indexed_from_slot(&self, one: &Instruction) -> bool {
+        if one.memory_index() == Register::None {
+            return false;
+        }
+        let more = one.memory_displacement64() as i64;
+        let of = |register: Register| on_stack(self.state.value(ReadablePlace::Register(number(register)?)));
+        let from = [one.memory_base(), one.memory_index()].into_iter().find_map(of);
+        let at = if self.slot.is_fixed { Some(more) } else { from.map(|from| from.wrapping_add(more)) };
+        at.is_some_and(|at| self.slot.bytes.contains(&at))
+    }
+
     /// True if an address is put into a word of the frame, which is noted.
-    fn spills(&self, one: &Instruction, spilt: &mut Spilt) -> bool {
+    fn spills(&self, one: &Instruction, spilt: &mut SpilledWords) -> bool {
         let is_whole = one.mnemonic() == Mnemonic::Mov && one.op_count() == 2 && one.op1_register().is_gpr64();
         let at = self.on_frame(one).filter(|_| is_whole && one.op0_kind() == OpKind::Memory);
         at.is_some_and(|at| {
@@ -293,7 +319,7 @@ impl Known<'_> {
     }
 
     /// True if a register is filled with one of these words, which is noted.
-    fn is_filled(&self, one: &Instruction, spilt: &mut Spilt) -> bool {
+    fn is_filled(&self, one: &Instruction, spilt: &mut SpilledWords) -> bool {
         let is_load = one.mnemonic() == Mnemonic::Mov && one.op0_register().is_gpr64();
         let at = self.on_frame(one).filter(|at| is_load && spilt.words.contains(at));
         at.is_some_and(|at| {
@@ -305,7 +331,9 @@ impl Known<'_> {
     /// Where in the frame an instruction's memory lies, if that is one place.
     fn on_frame(&self, one: &Instruction) -> Option<i64> {
         let base = number(one.memory_base()).filter(|_| one.memory_index() == Register::None)?;
-        Some(on_stack(self.state.value(Place::Register(base)))?.wrapping_add(one.memory_displacement64() as i64))
+        Some(
+            on_stack(self.state.value(ReadablePlace::Register(base)))?.wrapping_add(one.memory_displacement64() as i64),
+        )
     }
 
     /// True if it reads one of these words in another way than into a register.
@@ -324,12 +352,12 @@ impl Known<'_> {
     fn shows(&self, spilt: &BTreeSet<i64>) -> bool {
         let mut registers = (0..16).filter(|number| *number != RSP);
         registers.any(|number| {
-            let address = on_stack(self.state.value(Place::Register(number)));
+            let address = on_stack(self.state.value(ReadablePlace::Register(number)));
             address.is_some_and(|at| spilt.range(at - 7..at + OBJECT_BYTES_SEEN).next().is_some())
         })
     }
 
-    fn step(&mut self, one: &Instruction, spilt: &mut Spilt, info: &mut InstructionInfoFactory) {
+    fn step(&mut self, one: &Instruction, spilt: &mut SpilledWords, info: &mut InstructionInfoFactory) {
         let is_filled = self.is_filled(one, spilt);
         let used = info.info(one).clone();
         let is_load =
@@ -350,7 +378,7 @@ impl Known<'_> {
             let Some(number) = number(used.register().full_register()).filter(|number| *number != RSP) else {
                 continue;
             };
-            let is_one = match self.state.value(Place::Register(number)) {
+            let is_one = match self.state.value(ReadablePlace::Register(number)) {
                 Value::Unknown => (is_from || is_filled) && used.register().is_gpr64(),
                 value => self.is_address(value),
             };
@@ -392,7 +420,7 @@ pub(crate) fn may_write_so_far(name: &str, argument: u8, state: &State, from_it:
 pub(crate) fn writes_at_most(name: &str, argument: u8, state: &State) -> Option<i64> {
     let name = name.split('@').next().unwrap_or(name);
     let (_, _, count, bytes) = WRITERS.iter().find(|writer| (writer.0, writer.1) == (name, argument))?;
-    Some(match state.value(Place::Register(*count)) {
+    Some(match state.value(ReadablePlace::Register(*count)) {
         Value::Linear(count) if count.place.is_none() => (count.value(0) as i64).saturating_mul(*bytes),
         _ => i64::MAX,
     })
@@ -418,9 +446,12 @@ pub(crate) fn number(register: Register) -> Option<u8> {
 /// How far above the stack pointer's first value an address is, if it is one of the stack.
 pub(crate) fn on_stack(value: Value) -> Option<i64> {
     match value {
-        Value::Linear(Linear { place: Some(Place::Register(RSP)), times: 1, add, extension: Extension::Whole }) => {
-            Some(add)
-        }
+        Value::Linear(Linear {
+            place: Some(ReadablePlace::Register(RSP)),
+            times: 1,
+            add,
+            extension: Extension::Whole,
+        }) => Some(add),
         _ => None,
     }
 }

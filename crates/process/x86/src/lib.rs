@@ -10,7 +10,7 @@
 //!   `jmp island`; the island runs the displaced instructions, then the probe, then the `ret`.
 //!
 //! The order of work: [`analyse`] a [`FunctionCode`] to an [`Analysis`], offer its padding with [`offer_padding`],
-//! ask [`function_sites`] (or [`entry_site`], [`exit_sites`]) where to patch, and [`relocate`] what a [`Site`]
+//! ask [`function_sites`] (or [`entry_site`], [`exit_sites`]) where to patch, and [`relocate`] what a [`PatchSite`]
 //! displaces. Whatever can't be done safely is a [`Refusal`] that says why.
 //!
 //! All addresses belong to one space that the caller chooses (the file's or the process's), as long as code,
@@ -88,7 +88,7 @@ pub use how_far::{HowFar, Surroundings, Unsure, how_far};
 pub use instruction::direct_branches;
 pub use island::{ISLAND_OVERHEAD_MAX, Purpose, WindowCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
-pub use linear::{Comparison, Extension, Linear, Place};
+pub use linear::{Comparison, Extension, Linear, ReadablePlace};
 pub use listing::{Line, disassemble};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
@@ -97,7 +97,7 @@ pub use point::{LoopPlace, loop_sites, point_site};
 pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
-pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};
+pub use site::{FunctionSites, JumpForm, PatchSite, SiteKind, entry_site, exit_sites, function_sites, own_sites};
 pub use springboard::{Springboards, offer_padding};
 pub use stack_course::{
     Course, GENERAL_REGISTERS, Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow,

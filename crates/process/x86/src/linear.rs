@@ -11,7 +11,7 @@ use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpA
 
 /// A place in the program whose value can be read when a pass begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ReadablePlace {
     /// A general register, by its number: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
     Register(u8),
     /// Memory at a register's value plus an offset.
@@ -58,7 +58,7 @@ pub enum Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
     /// The place; `None`: the constant alone.
-    pub place: Option<Place>,
+    pub place: Option<ReadablePlace>,
     /// How many times; 1 without a place.
     pub times: i64,
     /// The constant.
@@ -72,7 +72,7 @@ impl Linear {
         Linear { place: None, times: 1, add, extension: Extension::Whole }
     }
 
-    pub(crate) const fn of(place: Place) -> Linear {
+    pub(crate) const fn of(place: ReadablePlace) -> Linear {
         Linear { place: Some(place), times: 1, add: 0, extension: Extension::Whole }
     }
 
@@ -145,9 +145,45 @@ pub(crate) enum Value {
     Sum(Linear, Linear),
     /// 1 if this holds, else 0.
     Truth(Comparison),
+    /// 1 or 0, and this holds at least where it is 1 (`true`) or 0 (`false`), as of conditions joined by `&&` or `||`.
+    Half(Comparison, bool),
 }
 
 impl Value {
+    /// The knowledge that is left where two ways meet that say different things.
+    fn meet(self, other: Value) -> Value {
+        let of_constant = |value: Value| match value {
+            Value::Linear(Linear { place: None, add: number @ (0 | 1), .. }) => Some(number == 1),
+            _ => None,
+        };
+        let of_truth = |truth: Comparison, is_one: bool| {
+            // Where the constant is 1, only 0 says something of the truth.
+            let held = if is_one { opposite(truth.condition) } else { Some(truth.condition) };
+            held.map_or(Value::Unknown, |condition| Value::Half(Comparison { condition, ..truth }, !is_one))
+        };
+        match (self, other) {
+            (Value::Truth(truth), number) | (number, Value::Truth(truth)) if of_constant(number).is_some() => {
+                of_constant(number).map_or(Value::Unknown, |is_one| of_truth(truth, is_one))
+            }
+            (half @ Value::Half(_, when), number) | (number, half @ Value::Half(_, when))
+                if of_constant(number) == Some(!when) =>
+            {
+                half
+            }
+            (half @ Value::Half(_, when), Value::Truth(truth)) | (Value::Truth(truth), half @ Value::Half(_, when))
+                if of_truth(truth, !when) == half =>
+            {
+                half
+            }
+            _ => Value::Unknown,
+        }
+    }
+
+    /// True of what has one bit of meaning.
+    fn is_truth(&self) -> bool {
+        matches!(self, Value::Truth(_) | Value::Half(..))
+    }
+
     fn plus(self, more: Linear, bits: u32) -> Option<Value> {
         match (self, more.place) {
             (Value::Linear(one), _) => one.sum(more, bits),
@@ -176,6 +212,8 @@ enum Flags {
     },
     /// A truth was compared with zero.
     Truth(Comparison),
+    /// The same of a half of one.
+    Half(Comparison, bool),
 }
 
 /// The meaning of the carry flag behind a comparison.
@@ -194,7 +232,7 @@ enum Carry {
 pub(crate) struct State {
     registers: [Value; 16],
     /// Memory that was written or read since the pass began, sorted by place; no two overlap.
-    memory: Vec<(Place, Value)>,
+    memory: Vec<(ReadablePlace, Value)>,
     /// Of memory that is not listed nothing is known.
     is_memory_lost: bool,
     /// Calls, and stores through pointers, may write to any memory.
@@ -210,7 +248,7 @@ pub(crate) const CALL_CHANGES: [u8; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 impl State {
     /// When a pass begins.
     pub(crate) fn at_start() -> State {
-        let held = |number: usize| Value::Linear(Linear::of(Place::Register(number as u8)));
+        let held = |number: usize| Value::Linear(Linear::of(ReadablePlace::Register(number as u8)));
         let (is_memory_lost, is_memory_fragile) = (false, false);
         let (memory, flags) = (Vec::new(), Flags::Unknown);
         State { registers: std::array::from_fn(held), memory, is_memory_lost, is_memory_fragile, flags }
@@ -242,13 +280,14 @@ impl State {
         let before = self.clone();
         for (one, other) in self.registers.iter_mut().zip(&other.registers) {
             if one != other {
-                *one = Value::Unknown;
+                *one = one.meet(*other);
             }
         }
         self.is_memory_lost |= other.is_memory_lost;
         for place in self.places_apart(other) {
-            if self.load(place) != other.load(place) {
-                self.store(place, Value::Unknown);
+            let (one, other) = (self.load(place), other.load(place));
+            if one != other {
+                self.store(place, one.meet(other));
             }
         }
         if self.is_memory_lost {
@@ -262,8 +301,8 @@ impl State {
     }
 
     /// Places of memory of which not both say the same; both lists are sorted.
-    fn places_apart(&self, other: &State) -> Vec<Place> {
-        let is_in = |list: &[(Place, Value)], (place, value): &(Place, Value)| {
+    fn places_apart(&self, other: &State) -> Vec<ReadablePlace> {
+        let is_in = |list: &[(ReadablePlace, Value)], (place, value): &(ReadablePlace, Value)| {
             list.binary_search_by_key(place, |(known, _)| *known).is_ok_and(|at| list[at].1 == *value)
         };
         let ours = self.memory.iter().filter(|known| !is_in(&other.memory, known));
@@ -272,14 +311,14 @@ impl State {
     }
 
     /// The value of a place.
-    pub(crate) fn value(&self, place: Place) -> Value {
+    pub(crate) fn value(&self, place: ReadablePlace) -> Value {
         match place {
-            Place::Register(number) => self.registers[usize::from(number)],
+            ReadablePlace::Register(number) => self.registers[usize::from(number)],
             memory => self.load(memory),
         }
     }
 
-    fn load(&self, place: Place) -> Value {
+    fn load(&self, place: ReadablePlace) -> Value {
         match self.memory.iter().find(|(known, _)| overlap(*known, place)) {
             Some((known, value)) if *known == place => *value,
             Some(_) => Value::Unknown,
@@ -288,7 +327,7 @@ impl State {
         }
     }
 
-    fn store(&mut self, place: Place, value: Value) {
+    fn store(&mut self, place: ReadablePlace, value: Value) {
         self.memory.retain(|(known, _)| !overlap(*known, place));
         if self.is_memory_lost && value == Value::Unknown {
             return;
@@ -303,7 +342,7 @@ impl State {
     }
 
     /// Words of memory of which something is known.
-    pub(crate) fn places_in_memory(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn places_in_memory(&self) -> impl Iterator<Item = ReadablePlace> {
         self.memory.iter().map(|(place, _)| *place)
     }
 
@@ -391,10 +430,18 @@ impl State {
         let linear = |linear: Option<Linear>| linear.map(Value::Linear);
         match instruction.mnemonic() {
             Mnemonic::Mov if bits >= 32 => Some(narrowed(second(), bits)),
-            Mnemonic::Mov if bits == 8 => Some(second()).filter(|value| matches!(value, Value::Truth(_))),
+            Mnemonic::Mov if bits == 8 => Some(second()).filter(|value| {
+                // The rest of a register stays as it was.
+                let is_word = instruction.op0_kind() == OpKind::Memory;
+                value.is_truth() || (is_word && matches!(value, Value::Linear(Linear { place: None, .. })))
+            }),
+            Mnemonic::And if matches!(bits, 8 | 32) && self.both_halves(instruction).is_some() => {
+                self.both_halves(instruction)
+            }
             Mnemonic::Xor | Mnemonic::And if is_one(&second()) && !has_one_register(instruction) => {
                 match (self.operand(instruction, 0), instruction.mnemonic()) {
-                    (Value::Truth(truth), Mnemonic::And) => Some(Value::Truth(truth)),
+                    (truth, Mnemonic::And) if truth.is_truth() => Some(truth),
+                    (Value::Half(truth, when), _) => Some(Value::Half(truth, !when)),
                     (Value::Truth(truth), _) => {
                         let condition = opposite(truth.condition)?;
                         Some(Value::Truth(Comparison { condition, ..truth }))
@@ -408,10 +455,7 @@ impl State {
                 }
                 _ => None,
             },
-            Mnemonic::Movzx => match second() {
-                truth @ Value::Truth(_) => Some(truth),
-                _ => None,
-            },
+            Mnemonic::Movzx => Some(second()).filter(Value::is_truth),
             Mnemonic::Lea => self.address_sum(instruction, bits),
             Mnemonic::Xor | Mnemonic::Sub if has_one_register(instruction) => Some(Value::Linear(Linear::constant(0))),
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => self.sum(instruction, bits),
@@ -497,6 +541,13 @@ impl State {
                 };
                 match (self.operand(instruction, 0), against_zero) {
                     (Value::Truth(truth), true) => Some(Flags::Truth(truth)),
+                    (Value::Half(truth, when), true) => Some(Flags::Half(truth, when)),
+                    _ if bits == 8 && instruction.mnemonic() == Mnemonic::Test => {
+                        self.both_halves(instruction).and_then(|both| match both {
+                            Value::Half(truth, when) => Some(Flags::Half(truth, when)),
+                            _ => None,
+                        })
+                    }
                     (Value::Linear(left), true) if bits >= 32 => Some(compared((left, zero), Carry::Below)),
                     _ if bits >= 32 && instruction.mnemonic() != Mnemonic::Test => {
                         Some(compared(both()?, Carry::Below))
@@ -546,8 +597,28 @@ impl State {
             Flags::Apart { one, rest, bits } if matches!(condition, ConditionCode::e | ConditionCode::ne) => {
                 Some(Comparison { left: one, right: rest, bits, condition })
             }
-            Flags::Apart { .. } | Flags::Unknown => None,
+            Flags::Apart { .. } | Flags::Half(..) | Flags::Unknown => None,
         }
+    }
+
+    /// The comparison that holds at least where a branch with this condition is taken (`true`), or where it is not.
+    pub(crate) fn half(&self, condition: ConditionCode) -> Option<(Comparison, bool)> {
+        match (&self.flags, condition) {
+            (Flags::Half(truth, when), ConditionCode::ne) => Some((*truth, *when)),
+            (Flags::Half(truth, when), ConditionCode::e) => Some((*truth, !when)),
+            _ => None,
+        }
+    }
+
+    /// A truth and anything else of a byte, of both of which a result other than 0 says that they hold.
+    fn both_halves(&self, instruction: &Instruction) -> Option<Value> {
+        let is_of_registers = (0..2).all(|at| instruction.op_kind(at) == OpKind::Register);
+        let operands = [0, 1].map(|at| self.operand(instruction, at));
+        let held = operands.into_iter().find_map(|operand| match operand {
+            Value::Truth(truth) | Value::Half(truth, true) => Some(truth),
+            _ => None,
+        });
+        held.filter(|_| is_of_registers && !has_one_register(instruction)).map(|truth| Value::Half(truth, true))
     }
 
     fn operand(&self, instruction: &Instruction, index: u32) -> Value {
@@ -563,7 +634,10 @@ impl State {
                         Value::Unknown
                     }
                     Some(number) => match self.registers[number] {
-                        truth @ Value::Truth(_) => truth,
+                        truth if truth.is_truth() => truth,
+                        Value::Linear(Linear { place: None, add, .. }) if register.size() == 1 => {
+                            Value::Linear(Linear::constant(add & 0xff))
+                        }
                         _ => Value::Unknown,
                     },
                     None => Value::Unknown,
@@ -605,17 +679,17 @@ impl State {
     }
 
     /// The memory that an instruction reads or writes, if it is a place that can be followed.
-    pub(crate) fn memory_operand(&self, instruction: &Instruction) -> Option<Place> {
+    pub(crate) fn memory_operand(&self, instruction: &Instruction) -> Option<ReadablePlace> {
         let (address, bytes) = (self.address(instruction)?, instruction.memory_size().size() as u32);
         match address.place {
-            None => Some(Place::Fixed { address: address.add as u64, bytes }),
-            Some(Place::Register(register)) if matches!(register, RSP | RBP) || !self.is_memory_fragile => {
-                Some(Place::Frame { register, offset: address.add, bytes })
+            None => Some(ReadablePlace::Fixed { address: address.add as u64, bytes }),
+            Some(ReadablePlace::Register(register)) if matches!(register, RSP | RBP) || !self.is_memory_fragile => {
+                Some(ReadablePlace::Frame { register, offset: address.add, bytes })
             }
-            Some(Place::Frame { register, offset: slot, bytes: 8 })
+            Some(ReadablePlace::Frame { register, offset: slot, bytes: 8 })
                 if matches!(register, RSP | RBP) && !self.is_memory_fragile =>
             {
-                Some(Place::Behind { register, slot, offset: address.add, bytes })
+                Some(ReadablePlace::Behind { register, slot, offset: address.add, bytes })
             }
             _ => None,
         }
@@ -636,18 +710,19 @@ fn number_of(register: Register) -> Option<usize> {
     full.is_gpr64().then(|| full.number())
 }
 
-fn overlap(one: Place, other: Place) -> bool {
+fn overlap(one: ReadablePlace, other: ReadablePlace) -> bool {
     let meet = |a: i128, length: u32, b: i128, other: u32| a < b + i128::from(other) && b < a + i128::from(length);
     match (one, other) {
-        (Place::Frame { register, offset, bytes }, Place::Frame { register: same, offset: at, bytes: length }) => {
-            register == same && meet(offset.into(), bytes, at.into(), length)
-        }
-        (Place::Fixed { address, bytes }, Place::Fixed { address: at, bytes: length }) => {
+        (
+            ReadablePlace::Frame { register, offset, bytes },
+            ReadablePlace::Frame { register: same, offset: at, bytes: length },
+        ) => register == same && meet(offset.into(), bytes, at.into(), length),
+        (ReadablePlace::Fixed { address, bytes }, ReadablePlace::Fixed { address: at, bytes: length }) => {
             meet(address.into(), bytes, at.into(), length)
         }
         (
-            Place::Behind { register, slot, offset, bytes },
-            Place::Behind { register: same, slot: same_slot, offset: at, bytes: length },
+            ReadablePlace::Behind { register, slot, offset, bytes },
+            ReadablePlace::Behind { register: same, slot: same_slot, offset: at, bytes: length },
         ) => (register, slot) == (same, same_slot) && meet(offset.into(), bytes, at.into(), length),
         _ => false,
     }
@@ -709,8 +784,8 @@ pub(crate) fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
 mod tests {
     use super::*;
 
-    fn slot(offset: i64) -> Place {
-        Place::Frame { register: RBP, offset, bytes: 8 }
+    fn slot(offset: i64) -> ReadablePlace {
+        ReadablePlace::Frame { register: RBP, offset, bytes: 8 }
     }
 
     #[test]

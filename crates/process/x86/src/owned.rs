@@ -13,7 +13,7 @@ use crate::lent::{
     ARGUMENTS, OBJECT_BYTES, OBJECT_BYTES_SEEN, is_call, is_write, may_write_so_far, number, on_stack, writes_at_most,
 };
 use crate::library::{declared, keeps_for_later};
-use crate::linear::{CALL_CHANGES, Linear, Place, State, Value};
+use crate::linear::{CALL_CHANGES, Linear, ReadablePlace, State, Value};
 use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode, Loop};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -122,7 +122,7 @@ enum Origin {
 struct Shared;
 
 /// A function that has a pointer to some bytes.
-struct Guest<'a> {
+struct PointerWalk<'a> {
     flow: &'a ControlFlow,
     instructions: &'a Instructions,
     /// The state before each block, in terms of that when the function began.
@@ -138,7 +138,7 @@ struct Guest<'a> {
     must_not_come: &'a dyn Fn(usize) -> bool,
     care: Care,
     /// The word by its name in the loop, whose own instructions may write to it; with the states of the loop's pass.
-    own: Option<(Place, &'a States)>,
+    own: Option<(ReadablePlace, &'a States)>,
 }
 
 /// A question about a loop: a place behind a pointer.
@@ -155,13 +155,13 @@ pub(crate) struct Question<'a> {
 impl Question<'_> {
     /// True if the place lies behind a pointer that the function was given, and nothing else writes to it while the loop
     /// runs than instructions of the loop that name it so.
-    pub(crate) fn is_private(&self, place: Place) -> bool {
+    pub(crate) fn is_private(&self, place: ReadablePlace) -> bool {
         let (holder, offset, bytes) = match place {
-            Place::Frame { register, offset, bytes } => (Place::Register(register), offset, bytes),
-            Place::Behind { register, slot, offset, bytes } => {
-                (Place::Frame { register, offset: slot, bytes: 8 }, offset, bytes)
+            ReadablePlace::Frame { register, offset, bytes } => (ReadablePlace::Register(register), offset, bytes),
+            ReadablePlace::Behind { register, slot, offset, bytes } => {
+                (ReadablePlace::Frame { register, offset: slot, bytes: 8 }, offset, bytes)
             }
-            Place::Register(_) | Place::Fixed { .. } => return false,
+            ReadablePlace::Register(_) | ReadablePlace::Fixed { .. } => return false,
         };
         ARGUMENTS.into_iter().any(|argument| {
             let Some(more) = self.held(argument, &NO_BYTES, holder, place) else { return false };
@@ -174,12 +174,12 @@ impl Question<'_> {
 
     /// The distance of what the holder holds in each pass from the pointer in that argument, unless something else may
     /// write to the bytes.
-    fn held(&self, argument: u8, bytes: &Range<i64>, holder: Place, place: Place) -> Option<i64> {
+    fn held(&self, argument: u8, bytes: &Range<i64>, holder: ReadablePlace, place: ReadablePlace) -> Option<i64> {
         let Question { flow, instructions, before, surroundings, entry, .. } = *self;
         // While it is asked where the pointer is, writes are no matter.
         let quiet = |block: usize| *bytes != NO_BYTES && self.found.blocks.binary_search(&block).is_ok();
         let must_not_come = |block: usize| block == self.found.header;
-        let guest = Guest {
+        let walk = PointerWalk {
             flow,
             instructions,
             before,
@@ -192,12 +192,12 @@ impl Question<'_> {
             care: Care::All,
             own: Some((place, self.in_pass)),
         };
-        let all = guest.follow().ok()?;
+        let all = walk.follow().ok()?;
         let held = all.get(&self.found.header)?;
         let made = match holder {
-            Place::Register(number) => held.registers.get(&number)?,
-            Place::Frame { register, offset, .. } => {
-                let base = before.get(&self.found.header)?.value(Place::Register(register));
+            ReadablePlace::Register(number) => held.registers.get(&number)?,
+            ReadablePlace::Frame { register, offset, .. } => {
+                let base = before.get(&self.found.header)?.value(ReadablePlace::Register(register));
                 held.slots.get(&on_stack(base)?.wrapping_add(offset))?
             }
             _ => return None,
@@ -302,12 +302,23 @@ impl About<'_> {
         let About { origin, bytes, quiet, must_not_come, care } = *self;
         let bytes = bytes.clone();
         let own = None;
-        let guest =
-            Guest { flow, instructions, before, surroundings, entry, origin, bytes, quiet, must_not_come, care, own };
-        let all = guest.follow().ok()?;
+        let walk = PointerWalk {
+            flow,
+            instructions,
+            before,
+            surroundings,
+            entry,
+            origin,
+            bytes,
+            quiet,
+            must_not_come,
+            care,
+            own,
+        };
+        let all = walk.follow().ok()?;
         let mut returned = None;
         for (block, mut held) in all {
-            let gone = guest.walk(block, |at| {
+            let gone = walk.walk(block, |at| {
                 at.step(&mut held)?;
                 if at.one.flow_control() == FlowControl::Return || at.is_left() {
                     let now = Returned::of(&held);
@@ -353,7 +364,7 @@ fn values_at((instructions, before): &(Instructions, States), at: u64, register:
         let mut state = state.clone();
         for one in instructions.get(block).into_iter().flatten() {
             if one.ip() == at {
-                values.push(state.value(Place::Register(register)));
+                values.push(state.value(ReadablePlace::Register(register)));
             }
             state.step(one, &mut info);
         }
@@ -371,7 +382,7 @@ fn followed(code: &FunctionCode<'_>, analysis: &Analysis, flow: &ControlFlow) ->
     Some((instructions, before))
 }
 
-impl Guest<'_> {
+impl PointerWalk<'_> {
     /// The state of the pointer before each block.
     fn follow(&self) -> Result<BTreeMap<usize, Held>, Shared> {
         let entry = self.flow.block_at(self.entry).ok_or(Shared)?;
@@ -421,7 +432,7 @@ impl Guest<'_> {
             let own = self.own.map(|(place, _)| place);
             let is_own =
                 own.is_some_and(|own| in_pass.as_ref().and_then(|state| state.memory_operand(one)) == Some(own));
-            visit(&At { guest: self, one, state: &state, is_own, is_quiet: (self.quiet)(block) })?;
+            visit(&At { walk: self, one, state: &state, is_own, is_quiet: (self.quiet)(block) })?;
             state.step(one, &mut info);
             in_pass.iter_mut().for_each(|state| state.step(one, &mut info));
         }
@@ -508,7 +519,7 @@ fn use_of_result(one: &Instruction, half: Register, info: &mut InstructionInfoFa
 
 /// One instruction, and what holds before it.
 struct At<'a> {
-    guest: &'a Guest<'a>,
+    walk: &'a PointerWalk<'a>,
     one: &'a Instruction,
     state: &'a State,
     /// It names the word itself as the loop does.
@@ -525,14 +536,14 @@ impl At<'_> {
 
     /// A register that holds an address of the frame's object.
     fn by_value(&self, number: u8) -> Option<Made> {
-        let Origin::Frame { at, from, end } = self.guest.origin else { return None };
-        let address = on_stack(self.state.value(Place::Register(number)))?;
+        let Origin::Frame { at, from, end } = self.walk.origin else { return None };
+        let address = on_stack(self.state.value(ReadablePlace::Register(number)))?;
         (number != RBP && (from..end).contains(&address)).then_some(Made::Of(address - at))
     }
 
     /// The address of the object at a fixed place that an instruction makes.
     fn by_number(&self, number: u64) -> Option<Made> {
-        let Origin::Fixed { begin, end } = self.guest.origin else { return None };
+        let Origin::Fixed { begin, end } = self.walk.origin else { return None };
         (begin..end).contains(&number).then(|| Made::Of((number - begin) as i64))
     }
 
@@ -558,7 +569,7 @@ impl At<'_> {
 
     /// True if it leaves the function by a jump.
     fn is_left(&self) -> bool {
-        let flow = self.guest.flow;
+        let flow = self.walk.flow;
         match self.one.flow_control() {
             FlowControl::UnconditionalBranch => flow.block_at(self.one.near_branch_target()).is_none(),
             FlowControl::IndirectBranch => {
@@ -645,7 +656,7 @@ impl At<'_> {
     fn near(&self, spilt: &BTreeSet<i64>) -> impl Iterator<Item = (u8, Range<i64>)> {
         let registers = (0..16).filter(|number| ![RSP, RBP].contains(number));
         registers.flat_map(|number| {
-            let address = on_stack(self.state.value(Place::Register(number)));
+            let address = on_stack(self.state.value(ReadablePlace::Register(number)));
             let words =
                 address.into_iter().flat_map(|at| spilt.range(at - 7..at + OBJECT_BYTES).map(move |word| word - at));
             words.map(move |word| (number, word..word + 8)).collect::<Vec<_>>()
@@ -658,7 +669,7 @@ impl At<'_> {
         let one = self.one;
         let at = |register: Register, more: i64| {
             let register = number(register)?;
-            Some(on_stack(self.state.value(Place::Register(register)))?.wrapping_add(more))
+            Some(on_stack(self.state.value(ReadablePlace::Register(register)))?.wrapping_add(more))
         };
         let (base, index) = (one.memory_base(), one.memory_index());
         let more = one.memory_displacement64() as i64;
@@ -698,19 +709,19 @@ impl At<'_> {
 
     /// The same of a call.
     fn lends_to(&self, argument: u8, from_it: &Range<i64>, block: usize) -> bool {
-        let At { guest, one, state, .. } = *self;
+        let At { walk, one, state, .. } = *self;
         let Some(target) = one.is_call_near().then(|| one.near_branch_target()) else { return true };
-        let Some(name) = guest.surroundings.imported(target) else {
-            return match guest.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Untouched)) {
+        let Some(name) = walk.surroundings.imported(target) else {
+            return match walk.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Untouched)) {
                 Some(Returned::Other) => false,
-                Some(_) => guest.is_result_read(one.ip(), block),
+                Some(_) => walk.is_result_read(one.ip(), block),
                 None => true,
             };
         };
         let Some(known) = declared(&name) else { return true };
         let is_written = from_it.contains(&0) || may_write_so_far(&name, argument, state, from_it);
         (is_written && !known.leaves_alone(argument))
-            || (known.returns(argument) && guest.is_result_read(one.ip(), block))
+            || (known.returns(argument) && walk.is_result_read(one.ip(), block))
     }
 
     /// The word of the frame that it reads or writes.
@@ -722,7 +733,7 @@ impl At<'_> {
     /// Where in the frame its memory lies.
     fn on_stack(&self) -> Option<i64> {
         let base = number(self.one.memory_base())?;
-        let base = on_stack(self.state.value(Place::Register(base)))?;
+        let base = on_stack(self.state.value(ReadablePlace::Register(base)))?;
         Some(base.wrapping_add(self.one.memory_displacement64() as i64))
     }
 
@@ -745,7 +756,7 @@ impl At<'_> {
     fn check_memory(&self, held: &mut Held, info: &mut InstructionInfoFactory) -> Result<(), Shared> {
         let one = self.one;
         if !info.info(one).used_memory().iter().any(|used| is_write(used.access())) {
-            return if self.guest.care == Care::Untouched && self.reads(held, info) { Err(Shared) } else { Ok(()) };
+            return if self.walk.care == Care::Untouched && self.reads(held, info) { Err(Shared) } else { Ok(()) };
         }
         if let Some(made) = self.immediate() {
             return self.put(held, made);
@@ -784,15 +795,15 @@ impl At<'_> {
             (None, None) => true,
             (Some(Made::Of(at)), None) if one.memory_index() == Register::None => {
                 let at = at.wrapping_add(one.memory_displacement64() as i64);
-                let bytes = &self.guest.bytes;
+                let bytes = &self.walk.bytes;
                 at >= bytes.end || at + one.memory_size().size() as i64 <= bytes.start
             }
             (Some(Made::AtLeast(at)), None) if one.memory_index() == Register::None => {
-                at.wrapping_add(one.memory_displacement64() as i64) >= self.guest.bytes.end
-                    || self.guest.care.is_by_name()
+                at.wrapping_add(one.memory_displacement64() as i64) >= self.walk.bytes.end
+                    || self.walk.care.is_by_name()
             }
             (Some(Made::Maybe), _) => false,
-            _ => self.guest.care.is_by_name(),
+            _ => self.walk.care.is_by_name(),
         }
     }
 
@@ -812,9 +823,9 @@ impl At<'_> {
 
     /// True if the bytes may be reached by what is made of the pointer so.
     fn may_reach(&self, made: Made) -> bool {
-        match (made, self.guest.care) {
+        match (made, self.walk.care) {
             (_, Care::All | Care::Keeping) | (Made::Maybe, _) => true,
-            (Made::Of(at), Care::Names | Care::Untouched) => !self.guest.are_before(at),
+            (Made::Of(at), Care::Names | Care::Untouched) => !self.walk.are_before(at),
             (Made::AtLeast(_) | Made::Element, Care::Names | Care::Untouched) => false,
         }
     }
@@ -824,7 +835,7 @@ impl At<'_> {
         let one = self.one;
         let is_direct = one.is_call_near() || one.is_jmp_short_or_near();
         let target = is_direct.then(|| one.near_branch_target());
-        let bytes = if self.is_quiet { &self.guest.bytes } else { &NO_BYTES };
+        let bytes = if self.is_quiet { &self.walk.bytes } else { &NO_BYTES };
         let (mut result, mut second) = (None, None);
         for argument in ARGUMENTS.into_iter().chain([10, 11]) {
             let made = held.registers.get(&argument).copied().or_else(|| self.by_value(argument));
@@ -851,10 +862,10 @@ impl At<'_> {
 impl At<'_> {
     /// The relation of a function's result to what it is given, which is made of the pointer.
     fn gives(&self, target: Option<u64>, (argument, made): (u8, Made), bytes: &Range<i64>) -> Result<Returned, Shared> {
-        let At { guest: Guest { surroundings, care, .. }, state, .. } = *self;
+        let At { walk: PointerWalk { surroundings, care, .. }, state, .. } = *self;
         let is_by_name = care.is_by_name();
         // A part of the object behind these bytes is another one.
-        let is_behind = matches!(made, Made::Of(at) | Made::AtLeast(at) if self.guest.are_before(at));
+        let is_behind = matches!(made, Made::Of(at) | Made::AtLeast(at) if self.walk.are_before(at));
         if is_behind || (is_by_name && made.is_part()) {
             return Ok(Returned::Other);
         }
@@ -879,12 +890,12 @@ impl At<'_> {
         let is_safe = match made {
             _ if is_left_alone => true,
             _ if keeps_for_later(&name) => {
-                let bytes = &self.guest.bytes;
+                let bytes = &self.walk.bytes;
                 is_by_name && matches!(made, Made::Of(at) if !(bytes.start..bytes.end).contains(&at))
             }
             // Any other of a library keeps no address, but may write to all that lies behind one.
             Made::Of(at) if !is_by_name && self.is_quiet => {
-                at <= self.guest.bytes.start
+                at <= self.walk.bytes.start
                     && writes_at_most(&name, argument, state).is_some_and(|reach| from_it(at).start >= reach)
             }
             _ if !is_by_name => !self.is_quiet,

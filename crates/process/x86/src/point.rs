@@ -11,7 +11,7 @@ use crate::instruction::Next;
 use crate::padding::padding_end;
 use crate::site::{Calls, Planner, Room, Shape, check_page};
 use crate::springboard::offer_padding;
-use crate::{Analysis, FunctionCode, Loop, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, SiteKind, Springboards};
+use crate::{Analysis, FunctionCode, Loop, NEAR_JUMP_LEN, PatchSite, Refusal, SHORT_JUMP_LEN, SiteKind, Springboards};
 use std::ops::Range;
 
 /// Chooses a patch that sees every pass of the instruction at `address`, before it runs.
@@ -25,7 +25,7 @@ pub fn point_site(
     analysis: &Analysis,
     address: u64,
     springboards: &mut Springboards,
-) -> Result<Site, Refusal> {
+) -> Result<PatchSite, Refusal> {
     let planner = Planner { code, analysis };
     let index = analysis.index_of(address).filter(|&index| analysis.reached[index]);
     let step = analysis.steps[index.ok_or(Refusal::NoInstruction { at: address })?];
@@ -79,8 +79,8 @@ pub fn loop_sites(
     analysis: &Analysis,
     flow: &ControlFlow,
     found: &Loop,
-    may_take: &dyn Fn(&Site) -> bool,
-) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+    may_take: &dyn Fn(&PatchSite) -> bool,
+) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
     if !found.is_counted_at_header {
         return Err(Refusal::Irreducible { header: found.header_at });
     }
@@ -92,7 +92,7 @@ pub fn loop_sites(
     };
     let mut latches: Vec<usize> = found.latches.iter().filter_map(|latch| flow.block_at(latch.from)).collect();
     latches.dedup();
-    let one = |site: Option<Site>, place| Some((vec![site?], place));
+    let one = |site: Option<PatchSite>, place| Some((vec![site?], place));
     // A way back may leave a loop inside at the same time: such a latch is passed in each of that one's passes.
     let in_latch = || match latches[..] {
         [latch] if places.is_of(found, latch) => one(places.inside(latch), LoopPlace::Latch),
@@ -110,7 +110,7 @@ struct LoopPlaces<'a> {
     code: &'a FunctionCode<'a>,
     analysis: &'a Analysis,
     flow: &'a ControlFlow,
-    may_take: &'a dyn Fn(&Site) -> bool,
+    may_take: &'a dyn Fn(&PatchSite) -> bool,
 }
 
 impl LoopPlaces<'_> {
@@ -121,7 +121,7 @@ impl LoopPlaces<'_> {
         springboards
     }
 
-    fn point(&self, address: u64, padding: &mut Springboards) -> Option<Site> {
+    fn point(&self, address: u64, padding: &mut Springboards) -> Option<PatchSite> {
         point_site(self.code, self.analysis, address, padding).ok().filter(self.may_take)
     }
 
@@ -131,7 +131,7 @@ impl LoopPlaces<'_> {
     }
 
     /// A site at any instruction of a block.
-    fn inside(&self, block: usize) -> Option<Site> {
+    fn inside(&self, block: usize) -> Option<PatchSite> {
         let range = &self.flow.blocks[block].range;
         let first = self.analysis.index_of(range.start)?;
         let mut inside = self.analysis.steps[first..].iter().take_while(|step| step.at < range.end);
@@ -139,7 +139,7 @@ impl LoopPlaces<'_> {
     }
 
     /// A site at a call of the loop itself that is made on the way to each of its latches.
-    fn at_call(&self, found: &Loop, latches: &[usize]) -> Option<Site> {
+    fn at_call(&self, found: &Loop, latches: &[usize]) -> Option<PatchSite> {
         let once =
             |block: usize| self.is_of(found, block) && latches.iter().all(|&latch| self.flow.dominates(block, latch));
         let calls = self.flow.calls.iter().filter(|call| once(call.block));
@@ -148,8 +148,8 @@ impl LoopPlaces<'_> {
     }
 
     /// A site for each way back to the header, no two of which share a byte.
-    fn ways_back(&self, found: &Loop) -> Option<Vec<Site>> {
-        let (mut padding, mut sites) = (self.padding(), Vec::<Site>::new());
+    fn ways_back(&self, found: &Loop) -> Option<Vec<PatchSite>> {
+        let (mut padding, mut sites) = (self.padding(), Vec::<PatchSite>::new());
         for edge in &found.latches {
             let block = &self.flow.blocks[self.flow.block_at(edge.from)?];
             let site = match block.successors.len() {
@@ -166,8 +166,8 @@ impl LoopPlaces<'_> {
 }
 
 /// True if two patches need the same bytes.
-fn share_bytes(one: &Site, other: &Site) -> bool {
-    let ranges = |site: &Site| [Some(site.covered()), site.carrier.as_ref().map(Carrier::covered)];
+fn share_bytes(one: &PatchSite, other: &PatchSite) -> bool {
+    let ranges = |site: &PatchSite| [Some(site.covered()), site.carrier.as_ref().map(Carrier::covered)];
     let meet = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     ranges(one).iter().flatten().any(|a| ranges(other).iter().flatten().any(|b| meet(a, b)))
 }

@@ -10,14 +10,15 @@
 
 use crate::jump::taken_over_near_jump;
 use crate::relocate::{Relocated, relocate};
-use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
+use crate::{ExitKind, PatchSite, Refusal, SiteKind, encode_near_jump};
 use iced_x86::{Decoder, DecoderOptions};
+use trimtab_types::ProcAddr;
 
 /// Where a probe's code will lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePlace {
     /// Address of its first byte.
-    pub at: u64,
+    pub at: ProcAddr,
     /// Bytes to leave free at its entry, inside it.
     pub room_before: usize,
 }
@@ -42,9 +43,17 @@ pub struct Island {
     /// Offset of the instruction the patched place jumps to.
     pub entry: usize,
     /// For a thread that stands at a displaced instruction: where it goes on here.
-    pub moves: Vec<(u64, u64)>,
+    pub moves: Vec<(ProcAddr, ProcAddr)>,
     /// Each displaced instruction and where its copy stands.
-    pub copies: Vec<(u64, u64)>,
+    pub copies: Vec<(ProcAddr, ProcAddr)>,
+}
+
+impl Island {
+    /// With addresses of the process, of which the program wrote the first ones of each pair.
+    pub(crate) fn new(bytes: Vec<u8>, entry: usize, moves: Vec<(u64, u64)>, copies: Vec<(u64, u64)>) -> Island {
+        let typed = |all: Vec<(u64, u64)>| all.into_iter().map(|(old, new)| (ProcAddr(old), ProcAddr(new))).collect();
+        Island { bytes, entry, moves: typed(moves), copies: typed(copies) }
+    }
 }
 
 /// Builds the island of `site` at address `at`. `original` holds the bytes of `site.displaced`. `enter` are the probes
@@ -54,13 +63,13 @@ pub struct Island {
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved; whatever a probe
 /// gives.
 pub fn build_probe_island<E: From<Refusal>>(
-    site: &Site,
+    site: &PatchSite,
     original: &[u8],
-    at: u64,
+    at: ProcAddr,
     enter: &mut [Box<WriteProbe<'_, E>>],
     leave: &mut [Box<WriteProbe<'_, E>>],
 ) -> Result<Island, E> {
-    let mut island = Builder { at, bytes: Vec::new(), entry: None, moves: Vec::new(), copies: Vec::new() };
+    let mut island = Builder { at: at.0, bytes: Vec::new(), entry: None, moves: Vec::new(), copies: Vec::new() };
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
@@ -78,7 +87,7 @@ pub fn build_probe_island<E: From<Refusal>>(
         island.jump_to(resume)?;
     }
     let Builder { bytes, entry, moves, copies, .. } = island;
-    Ok(Island { bytes, entry: entry.unwrap_or(0), moves, copies })
+    Ok(Island::new(bytes, entry.unwrap_or(0), moves, copies))
 }
 
 struct Builder {
@@ -133,11 +142,11 @@ impl Builder {
         let first = self.entry.is_none();
         // Moved instructions have the same length everywhere.
         let room_before = relocate_singly(original, from, self.here())?.bytes.len();
-        let mut code = probe(ProbePlace { at: self.here(), room_before })?;
+        let mut code = probe(ProbePlace { at: ProcAddr(self.here()), room_before })?;
         if !first && code.entry > 0 {
             // Code that lies before the entry is jumped over.
             let behind_jump = self.here() + encode_near_jump(0, 0)?.len() as u64;
-            code = probe(ProbePlace { at: behind_jump, room_before })?;
+            code = probe(ProbePlace { at: ProcAddr(behind_jump), room_before })?;
             self.jump_to(behind_jump + code.entry as u64)?;
         }
         let relocated = relocate_singly(original, from, self.here() + code.entry as u64)?;
@@ -153,7 +162,7 @@ impl Builder {
     /// Displaced instructions, the probes, and the leaving instruction at `exit_at`.
     fn leaving<E: From<Refusal>>(
         &mut self,
-        site: &Site,
+        site: &PatchSite,
         original: &[u8],
         exit_at: u64,
         kind: ExitKind,
@@ -203,7 +212,7 @@ impl Builder {
     /// `jcc target`: the probes belong only to the taken side.
     fn conditional<E: From<Refusal>>(
         &mut self,
-        site: &Site,
+        site: &PatchSite,
         last: &[u8],
         target: u64,
         leave: &mut [Box<WriteProbe<'_, E>>],

@@ -4,12 +4,12 @@
 //!
 //! Next: `site` and `refusal` for what they mean.
 
-use crate::{Carrier, Exit, ExitKind, JumpForm, Refusal, Site, SiteKind};
+use crate::{Carrier, Exit, ExitKind, JumpForm, PatchSite, Refusal, SiteKind};
 use std::ops::Range;
 
-impl Site {
+impl PatchSite {
     /// This site with every address `by` higher, modulo 2^64.
-    pub fn shifted(&self, by: u64) -> Site {
+    pub fn shifted(&self, by: u64) -> PatchSite {
         let kind = match self.kind {
             SiteKind::Entry => SiteKind::Entry,
             SiteKind::Exit(exit) => SiteKind::Exit(exit.shifted(by)),
@@ -20,7 +20,7 @@ impl Site {
             JumpForm::Near5 => JumpForm::Near5,
             JumpForm::Short2 { via } => JumpForm::Short2 { via: via.wrapping_add(by) },
         };
-        Site {
+        PatchSite {
             at: self.at.wrapping_add(by),
             overwritten: range(&self.overwritten, by),
             displaced: range(&self.displaced, by),
@@ -111,7 +111,7 @@ mod tests {
             SiteKind::At(0x1000),
         ];
         for kind in kinds {
-            let site = Site {
+            let site = PatchSite {
                 at: 0x1000,
                 overwritten: 0x1000..0x1002,
                 displaced: 0x1000..0x1003,

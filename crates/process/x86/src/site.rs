@@ -18,7 +18,7 @@ use std::ops::Range;
 
 /// A place to patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Site {
+pub struct PatchSite {
     /// First overwritten byte: where the jump goes.
     pub at: u64,
     /// Exactly the bytes of the jump. Nothing else is written here (a springboard is written elsewhere).
@@ -51,7 +51,7 @@ pub enum JumpForm {
     },
 }
 
-impl Site {
+impl PatchSite {
     /// Every byte that the patch overwrites or takes out of use here.
     pub fn covered(&self) -> Range<u64> {
         self.at..self.displaced.end.max(self.overwritten.end)
@@ -77,15 +77,15 @@ pub enum SiteKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSites {
     /// Where to see calls.
-    pub entry: Result<Site, Refusal>,
+    pub entry: Result<PatchSite, Refusal>,
     /// Where to see each way out. Usually these are [`Analysis::exits`]; an exit that can't be patched itself, but all
     /// of whose incoming branches can, is replaced by these.
-    pub exits: Vec<(Exit, Result<Site, Refusal>)>,
+    pub exits: Vec<(Exit, Result<PatchSite, Refusal>)>,
 }
 
 impl FunctionSites {
     /// Every site there is, the entry first; a `Whole` site comes twice.
-    pub fn all(&self) -> impl Iterator<Item = &Site> {
+    pub fn all(&self) -> impl Iterator<Item = &PatchSite> {
         self.entry.iter().chain(self.exits.iter().filter_map(|(_, site)| site.as_ref().ok()))
     }
 }
@@ -134,7 +134,7 @@ pub fn entry_site(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     springboards: &mut Springboards,
-) -> Result<Site, Refusal> {
+) -> Result<PatchSite, Refusal> {
     function_sites(code, analysis, springboards).entry
 }
 
@@ -143,7 +143,7 @@ pub fn exit_sites(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     springboards: &mut Springboards,
-) -> Vec<(Exit, Result<Site, Refusal>)> {
+) -> Vec<(Exit, Result<PatchSite, Refusal>)> {
     function_sites(code, analysis, springboards).exits
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Room<'a> {
 
 impl Room<'_> {
     /// Gives the first of the shapes that is a near jump or for which padding has room for a springboard.
-    pub(crate) fn settle(&mut self, plan: &Result<Vec<Shape>, Refusal>) -> Result<Site, Refusal> {
+    pub(crate) fn settle(&mut self, plan: &Result<Vec<Shape>, Refusal>) -> Result<PatchSite, Refusal> {
         let shapes = plan.as_ref().map_err(Clone::clone)?;
         for shape in shapes.iter().filter(|shape| self.carriers.leave_alone(&shape.covered())) {
             if shape.jump_len == NEAR_JUMP_LEN {
@@ -176,13 +176,13 @@ impl Room<'_> {
     }
 
     /// The first of the shapes that a carrier can give a springboard, `taken` being out of bounds for the carrier.
-    pub(crate) fn settle_carried(&mut self, shapes: &[Shape], taken: &[Range<u64>]) -> Option<Site> {
+    pub(crate) fn settle_carried(&mut self, shapes: &[Shape], taken: &[Range<u64>]) -> Option<PatchSite> {
         let free = shapes.iter().filter(|shape| self.carriers.leave_alone(&shape.covered())).collect::<Vec<_>>();
         free.into_iter().filter(|shape| shape.jump_len == SHORT_JUMP_LEN).find_map(|shape| {
             let mut taken = taken.to_vec();
             taken.push(shape.covered());
             let (via, carrier) = self.carriers.springboard(&self.planner, shape.displaced.start, &taken)?;
-            Some(Site { carrier: Some(carrier), ..shape.site(JumpForm::Short2 { via }) })
+            Some(PatchSite { carrier: Some(carrier), ..shape.site(JumpForm::Short2 { via }) })
         })
     }
 }
@@ -206,8 +206,8 @@ impl Shape {
         self.displaced.start..self.displaced.end.max(self.overwritten().end)
     }
 
-    fn site(&self, jump: JumpForm) -> Site {
-        Site {
+    fn site(&self, jump: JumpForm) -> PatchSite {
+        PatchSite {
             at: self.displaced.start,
             overwritten: self.overwritten(),
             displaced: self.displaced.clone(),
@@ -252,10 +252,10 @@ impl Draft {
     fn carry(
         &self,
         room: &mut Room<'_>,
-        entry: &mut Result<Site, Refusal>,
-        exits: &mut [(Exit, Result<Site, Refusal>)],
+        entry: &mut Result<PatchSite, Refusal>,
+        exits: &mut [(Exit, Result<PatchSite, Refusal>)],
     ) {
-        let lacks = |site: &Result<Site, Refusal>| matches!(site, Err(Refusal::NoSpringboard { .. }));
+        let lacks = |site: &Result<PatchSite, Refusal>| matches!(site, Err(Refusal::NoSpringboard { .. }));
         if !lacks(entry) && !exits.iter().any(|(_, site)| lacks(site)) {
             return;
         }
@@ -265,7 +265,7 @@ impl Draft {
             plan.iter().flatten().map(Shape::covered).min_by_key(|covered| covered.end - covered.start)
         };
         taken.extend(self.exits.iter().filter_map(|(_, plan)| smallest(plan)));
-        taken.extend(exits.iter().filter_map(|(_, site)| site.as_ref().ok()).map(Site::covered));
+        taken.extend(exits.iter().filter_map(|(_, site)| site.as_ref().ok()).map(PatchSite::covered));
         let places = self.exits.iter().map(|(_, plan)| plan).zip(exits.iter_mut().map(|(_, site)| site));
         for (plan, site) in std::iter::once((&self.entry, entry)).chain(places) {
             let Ok(shapes) = plan else { continue };

@@ -200,10 +200,10 @@ impl State {
             }
         }
         match self.place(instruction) {
-            Place::Fixed(address) => Value::Constant(address),
-            Place::Indexed { base } => Value::Element { base },
-            Place::Frame(offset) => Value::Stack(offset),
-            Place::Foreign | Place::Unknown => Value::Unknown,
+            MemoryOperand::Fixed(address) => Value::Constant(address),
+            MemoryOperand::Indexed { base } => Value::Element { base },
+            MemoryOperand::Frame(offset) => Value::Stack(offset),
+            MemoryOperand::Foreign | MemoryOperand::Unknown => Value::Unknown,
         }
     }
 
@@ -212,12 +212,12 @@ impl State {
         let size = instruction.memory_size();
         let is_wide = matches!(size, MemorySize::UInt64 | MemorySize::Int64 | MemorySize::QwordOffset);
         match self.place(instruction) {
-            Place::Fixed(_) | Place::Foreign if is_wide => Value::Foreign,
-            Place::Indexed { base } if is_wide => Value::AbsoluteTarget { base },
-            Place::Indexed { base } if matches!(size, MemorySize::UInt32 | MemorySize::Int32) => {
+            MemoryOperand::Fixed(_) | MemoryOperand::Foreign if is_wide => Value::Foreign,
+            MemoryOperand::Indexed { base } if is_wide => Value::AbsoluteTarget { base },
+            MemoryOperand::Indexed { base } if matches!(size, MemorySize::UInt32 | MemorySize::Int32) => {
                 Value::RawOffset { base }
             }
-            Place::Frame(offset) if is_wide => self.slot(offset),
+            MemoryOperand::Frame(offset) if is_wide => self.slot(offset),
             _ => Value::Unknown,
         }
     }
@@ -230,12 +230,12 @@ impl State {
     }
 
     /// Where a memory operand lies.
-    fn place(&self, instruction: &Instruction) -> Place {
+    fn place(&self, instruction: &Instruction) -> MemoryOperand {
         if matches!(instruction.memory_segment(), Register::FS | Register::GS) {
-            return Place::Foreign;
+            return MemoryOperand::Foreign;
         }
         if instruction.is_ip_rel_memory_operand() {
-            return Place::Fixed(instruction.ip_rel_memory_address());
+            return MemoryOperand::Fixed(instruction.ip_rel_memory_address());
         }
         let displacement = instruction.memory_displacement64();
         let has_index = instruction.memory_index() != Register::None;
@@ -244,25 +244,25 @@ impl State {
             register => self.register(register),
         };
         match (base, has_index) {
-            (Value::Constant(base), false) => Place::Fixed(base.wrapping_add(displacement)),
+            (Value::Constant(base), false) => MemoryOperand::Fixed(base.wrapping_add(displacement)),
             (Value::Constant(base), true) => self.indexed(instruction, base.wrapping_add(displacement)),
-            (Value::Element { base }, false) if displacement == 0 => Place::Indexed { base },
-            (Value::Stack(offset), false) => Place::Frame(offset.wrapping_add_unsigned(displacement)),
-            (Value::Foreign, false) => Place::Foreign,
+            (Value::Element { base }, false) if displacement == 0 => MemoryOperand::Indexed { base },
+            (Value::Stack(offset), false) => MemoryOperand::Frame(offset.wrapping_add_unsigned(displacement)),
+            (Value::Foreign, false) => MemoryOperand::Foreign,
             (_, true) if instruction.memory_index_scale() == 1 => match self.register(instruction.memory_index()) {
-                Value::Constant(base) => Place::Indexed { base: base.wrapping_add(displacement) },
-                _ => Place::Unknown,
+                Value::Constant(base) => MemoryOperand::Indexed { base: base.wrapping_add(displacement) },
+                _ => MemoryOperand::Unknown,
             },
-            _ => Place::Unknown,
+            _ => MemoryOperand::Unknown,
         }
     }
 
-    fn indexed(&self, instruction: &Instruction, base: u64) -> Place {
+    fn indexed(&self, instruction: &Instruction, base: u64) -> MemoryOperand {
         match (base, instruction.memory_index_scale()) {
             // No base at all and a small displacement: an object that the "index" points to.
-            (base, 1) if base < crate::PAGE_BYTES => Place::Unknown,
-            (base, 1 | 4 | 8) => Place::Indexed { base },
-            _ => Place::Unknown,
+            (base, 1) if base < crate::PAGE_BYTES => MemoryOperand::Unknown,
+            (base, 1 | 4 | 8) => MemoryOperand::Indexed { base },
+            _ => MemoryOperand::Unknown,
         }
     }
 
@@ -278,16 +278,16 @@ impl State {
             }
             (Mnemonic::Mov, OpKind::Register) if instruction.op0_kind() == OpKind::Memory => {
                 match self.place(instruction) {
-                    Place::Frame(offset) if instruction.op1_register().is_gpr64() => {
+                    MemoryOperand::Frame(offset) if instruction.op1_register().is_gpr64() => {
                         Some((offset, self.register(instruction.op1_register())))
                     }
-                    Place::Frame(offset) => Some((offset, Value::Unknown)),
+                    MemoryOperand::Frame(offset) => Some((offset, Value::Unknown)),
                     _ => None,
                 }
             }
             _ if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Memory => {
                 match self.place(instruction) {
-                    Place::Frame(offset) => Some((offset, Value::Unknown)),
+                    MemoryOperand::Frame(offset) => Some((offset, Value::Unknown)),
                     _ => None,
                 }
             }
@@ -364,7 +364,7 @@ impl State {
 }
 
 /// Where a memory operand lies.
-enum Place {
+enum MemoryOperand {
     Fixed(u64),
     /// An element of a table.
     Indexed {

@@ -4,20 +4,21 @@
 
 use crate::probe_island::ProbePlace;
 use crate::{Refusal, encode_near_jump};
+use trimtab_types::ProcAddr;
 
 /// The facts that every island of one probe must know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCode {
     /// Address of the arena's gate word (32 bits, 0: closed), within 2 GiB.
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// Address of the shared memory in the target.
-    pub header: u64,
+    pub header: ProcAddr,
     /// Number of the probe.
     pub probe: u32,
     /// Address of the in-target routine for entries, within 2 GiB.
-    pub enter: u64,
+    pub enter: ProcAddr,
     /// Address of the in-target routine for exits, within 2 GiB.
-    pub leave: u64,
+    pub leave: ProcAddr,
     /// For simple probes: the usual case without calling the routine.
     pub inline: Option<Inline>,
 }
@@ -109,7 +110,7 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// With its beginning left free for instructions that run first.
     pub(crate) fn new(place: ProbePlace, code: &'a ProbeCode) -> Self {
-        Writer { at: place.at, bytes: vec![NO_OPERATION; place.room_before], code }
+        Writer { at: place.at.0, bytes: vec![NO_OPERATION; place.room_before], code }
     }
 }
 
@@ -123,15 +124,15 @@ impl Writer<'_> {
     }
 
     /// A 32-bit displacement to `to` from the end of an instruction that ends `after` bytes behind it.
-    pub(crate) fn displacement(&self, to: u64, after: u64) -> Result<[u8; 4], Refusal> {
+    pub(crate) fn displacement(&self, to: ProcAddr, after: u64) -> Result<[u8; 4], Refusal> {
         // The operand of a near jump from `from` is relative to `from + 5`.
         let from = self.here() + 4 + after - 5;
-        let jump = encode_near_jump(from, to)?;
+        let jump = encode_near_jump(from, to.0)?;
         Ok([jump[1], jump[2], jump[3], jump[4]])
     }
 
     /// Runs the routine unless the gate is closed.
-    pub(crate) fn probe(&mut self, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn probe(&mut self, routine: ProcAddr) -> Result<(), Refusal> {
         self.put(&[0x83, 0x3d]);
         let gate = self.displacement(self.code.gate, 1)?;
         self.put(&gate);
@@ -142,11 +143,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(crate) fn call_routine(&mut self, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn call_routine(&mut self, routine: ProcAddr) -> Result<(), Refusal> {
         self.put(&PUSHES);
         self.put(&SAVED_REGISTERS_TO_RDX);
         self.put(&[0x48, 0xbf]);
-        self.put(&self.code.header.to_le_bytes());
+        self.put(&self.code.header.0.to_le_bytes());
         self.put(&[0xbe]);
         self.put(&self.code.probe.to_le_bytes());
         self.put(&[0xe8]);

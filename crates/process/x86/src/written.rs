@@ -9,7 +9,7 @@
 use crate::bound::{by_block, settle};
 use crate::instruction::for_each_instruction;
 use crate::lent::{ARGUMENTS, is_write};
-use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::linear::{Extension, Linear, ReadablePlace, State, Value};
 use crate::{Analysis, ControlFlow, FunctionCode};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::ops::Range;
@@ -87,12 +87,12 @@ struct At<'a> {
 impl At<'_> {
     /// The distance from the address, if a value is made of it.
     fn offset_of(&self, value: Linear) -> Option<i64> {
-        let is_one = value.place == Some(Place::Register(self.argument)) && value.times == 1;
+        let is_one = value.place == Some(ReadablePlace::Register(self.argument)) && value.times == 1;
         (is_one && value.extension == Extension::Whole).then_some(value.add)
     }
 
     fn held(&self, register: u8) -> Option<i64> {
-        match self.state.value(Place::Register(register)) {
+        match self.state.value(ReadablePlace::Register(register)) {
             Value::Linear(value) => self.offset_of(value),
             _ => None,
         }
@@ -110,7 +110,8 @@ impl At<'_> {
             && self.one.op0_kind() == OpKind::Memory
             && self.one.op1_kind() == OpKind::Register;
         let register = self.one.op1_register();
-        let is_slot = || matches!(self.state.memory_operand(self.one), Some(Place::Frame { register: RSP | RBP, .. }));
+        let is_slot =
+            || matches!(self.state.memory_operand(self.one), Some(ReadablePlace::Frame { register: RSP | RBP, .. }));
         is_put
             && register.is_gpr64()
             && self.held(register.number() as u8).is_some_and(|at| self.reaches(at))

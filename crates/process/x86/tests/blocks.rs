@@ -7,7 +7,7 @@ use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 use std::collections::BTreeMap;
 use trimtab_x86::{
-    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Site, SiteKind, analyse, given_addresses,
+    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, PatchSite, Refusal, SiteKind, analyse, given_addresses,
     loop_sites,
 };
 
@@ -283,10 +283,10 @@ fn where_a_loop_is_seen() {
 fn a_loop_is_seen_where_patches_may_be_taken() {
     let lab = Lab::new(". A . M . . je:B N . . jmp:A B . . je:A ret");
     let at = |label: &str| lab.places[label];
-    let not_at = |label: &'static str| move |site: &Site| site.at != at(label);
+    let not_at = |label: &'static str| move |site: &PatchSite| site.at != at(label);
     let (sites, place) = lab.loop_seen(&not_at("A")).expect("there is room behind the first instruction");
     assert_eq!((point(&sites), place), (at("M"), LoopPlace::Inside));
-    let from_n_on = |site: &Site| site.at >= at("N");
+    let from_n_on = |site: &PatchSite| site.at >= at("N");
     let (sites, place) = lab.loop_seen(&from_n_on).expect("both ways back have room");
     assert_eq!((sites.len(), place), (2, LoopPlace::WaysBack));
     assert!(matches!(sites[1].kind, SiteKind::Exit(_)), "only the side that is taken: {sites:?}");
@@ -295,7 +295,7 @@ fn a_loop_is_seen_where_patches_may_be_taken() {
 }
 
 impl Lab {
-    fn loop_seen(&self, may_take: &dyn Fn(&Site) -> bool) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+    fn loop_seen(&self, may_take: &dyn Fn(&PatchSite) -> bool) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
         let analysis = self.analysis();
         let flow = ControlFlow::of(&analysis);
         let found = flow.loop_numbered(&[1]).expect("there is a loop");
@@ -303,9 +303,9 @@ impl Lab {
     }
 }
 
-fn point(sites: &[Site]) -> u64 {
+fn point(sites: &[PatchSite]) -> u64 {
     match sites {
-        [Site { kind: SiteKind::At(address), .. }] => *address,
+        [PatchSite { kind: SiteKind::At(address), .. }] => *address,
         other => panic!("no point: {other:?}"),
     }
 }

@@ -17,11 +17,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
-    ProbePlace, Refusal, Returned, Site, SiteKind, Source, Surroundings, WriteProbe, analyse, build_probe_island,
-    encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends,
-    writes_through,
+    Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, PatchSite, ProbeBytes,
+    ProbePlace, ReadablePlace, Refusal, Returned, SiteKind, Source, Surroundings, WriteProbe, analyse,
+    build_probe_island, encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own,
+    writes_or_lends, writes_through,
 };
 
 /// The loops are run with these.
@@ -34,7 +35,7 @@ const POINTED: &str = "pointed_";
 
 /// A loop as it runs, and what was said in each of its passes.
 struct Watched {
-    places: [Option<Place>; 3],
+    places: [Option<ReadablePlace>; 3],
     /// Iterations that were made, if that is counted.
     made: *const i64,
     read: Vec<([u64; 3], i64)>,
@@ -145,27 +146,29 @@ fn slot_of(target: u64) -> Option<u64> {
 extern "C" fn record(registers: *const u64) {
     let mut watched = WATCHED.lock().expect("no test panics here");
     let Some(watched) = watched.as_mut() else { return };
-    let held = |place: Option<Place>| place.map_or(0, |place| read(registers, place));
+    let held = |place: Option<ReadablePlace>| place.map_or(0, |place| read(registers, place));
     let read = watched.places.map(held);
     // SAFETY: it is the library's counter, which nobody writes to meanwhile.
     let made = if watched.made.is_null() { 0 } else { unsafe { watched.made.read_volatile() } };
     watched.read.push((read, made));
 }
 
-fn read(registers: *const u64, place: Place) -> u64 {
+fn read(registers: *const u64, place: ReadablePlace) -> u64 {
     // SAFETY: the code below saves 16 registers there.
     let register = |number: u8| unsafe { *registers.add(usize::from(number)) };
     let stack = registers as u64 + SAVED_BYTES;
     let register = |number: u8| if number == 4 { stack } else { register(number) };
     let (address, bytes) = match place {
-        Place::Register(number) => return register(number),
-        Place::Frame { register: number, offset, bytes } => (register(number).wrapping_add_signed(offset), bytes),
-        Place::Behind { register: number, slot, offset, bytes } => {
+        ReadablePlace::Register(number) => return register(number),
+        ReadablePlace::Frame { register: number, offset, bytes } => {
+            (register(number).wrapping_add_signed(offset), bytes)
+        }
+        ReadablePlace::Behind { register: number, slot, offset, bytes } => {
             let slot = register(number).wrapping_add_signed(slot);
             // SAFETY: the slot holds the address of an object of the function's caller.
             (unsafe { (slot as *const u64).read_unaligned() }.wrapping_add_signed(offset), bytes)
         }
-        Place::Fixed { address, bytes } => (address, bytes),
+        ReadablePlace::Fixed { address, bytes } => (address, bytes),
     };
     match bytes {
         // SAFETY: the loop itself reads these bytes in each pass.
@@ -269,9 +272,9 @@ impl Library {
     /// Runs a function with a probe at its loop; what was read in each pass.
     fn run(
         &self,
-        site: &Site,
+        site: &PatchSite,
         (entry, bytes): (u64, &[u8]),
-        places: [Option<Place>; 3],
+        places: [Option<ReadablePlace>; 3],
         (start, length): (u64, i32),
     ) -> Vec<([u64; 3], i64)> {
         let jump = self.write_island(site, bytes, entry);
@@ -297,7 +300,7 @@ impl Library {
         let outermost = flow.loops.iter().filter(|found| found.depth() == 1);
         let said = outermost.map(|found| {
             let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { return Said::Unseen };
-            let [site @ Site { kind: SiteKind::At(address), jump: JumpForm::Near5, .. }] = &sites[..] else {
+            let [site @ PatchSite { kind: SiteKind::At(address), jump: JumpForm::Near5, .. }] = &sites[..] else {
                 return Said::Unseen;
             };
             let calls = flow.calls.iter().filter(|call| found.blocks.binary_search(&call.block).is_ok());
@@ -366,14 +369,15 @@ impl Library {
         Ok(passes)
     }
 
-    fn write_island(&self, site: &Site, bytes: &[u8], entry: u64) -> Vec<u8> {
+    fn write_island(&self, site: &PatchSite, bytes: &[u8], entry: u64) -> Vec<u8> {
         let original = &bytes[(site.displaced.start - entry) as usize..(site.displaced.end - entry) as usize];
         let code = recording();
         let probe = |place: ProbePlace| {
             Ok(ProbeBytes { bytes: [vec![0x90; place.room_before], code.clone()].concat(), entry: 0 })
         };
         let mut enter: Vec<Box<WriteProbe<'_, Refusal>>> = vec![Box::new(probe)];
-        let island = build_probe_island(site, original, self.island, &mut enter, &mut []).expect("it is near");
+        let island =
+            build_probe_island(site, original, ProcAddr(self.island), &mut enter, &mut []).expect("it is near");
         write(self.island, &island.bytes);
         encode_near_jump(site.at, self.island + island.entry as u64).expect("it is near").to_vec()
     }

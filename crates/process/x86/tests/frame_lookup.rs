@@ -9,6 +9,7 @@
 mod arena;
 
 use arena::{Arena, INPUTS};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{FrameLookup, ProbePlace};
 
 /// Places of registers among the inputs.
@@ -22,8 +23,8 @@ const UNTOUCHED: u64 = 0x7777;
 /// The entry for an address, and the three words beside it; `None` if the code fell through.
 fn asked(arena: &mut Arena, table: &[u64], address: u64) -> Option<(u64, [u64; 3])> {
     let mut answer = Box::new([UNTOUCHED; 3]);
-    let lookup = FrameLookup { table: table.as_ptr() as u64 };
-    let place = ProbePlace { at: arena.original(), room_before: 0 };
+    let lookup = FrameLookup { table: ProcAddr(table.as_ptr() as u64) };
+    let place = ProbePlace { at: ProcAddr(arena.original()), room_before: 0 };
     let mut code = lookup.written(place).expect("it can always be written").bytes;
     // Behind it: mov eax, 1; ret
     code.extend([0xb8, 1, 0, 0, 0, 0xc3]);

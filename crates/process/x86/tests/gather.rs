@@ -12,6 +12,7 @@ use arena::{Arena, INPUTS};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS,
 };
@@ -57,11 +58,11 @@ fn passes(arena: &mut Arena, words: &Words, is_open: bool, passes: &[(u64, u64)]
     // Memory that was never written is zero, and data is not.
     let gate = if is_open { arena.data() } else { arena.island() };
     let gather = Gather {
-        gate,
-        words: words.0.as_ptr() as u64,
-        passes: passes.iter().map(|(start, end)| *start..*end).collect(),
+        gate: ProcAddr(gate),
+        words: ProcAddr(words.0.as_ptr() as u64),
+        passes: passes.iter().map(|(start, end)| ProcAddr(*start)..ProcAddr(*end)).collect(),
     };
-    let code = gather.written(ProbePlace { at: arena.original(), room_before: 0 }).expect("the gate is near");
+    let code = gather.written(ProbePlace { at: ProcAddr(arena.original()), room_before: 0 }).expect("the gate is near");
     assert!(code.bytes.len() <= GATHER_BYTES_MAX, "{} bytes", code.bytes.len());
     arena.write_original(&code.bytes);
     let inputs: Vec<u64> = (1..=INPUTS as u64).map(|at| at * 0x0101_0101_0101).collect();

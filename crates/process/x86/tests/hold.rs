@@ -11,6 +11,7 @@ mod arena;
 use arena::{Arena, FLAGS_INDEX, INPUTS};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, Hold, ProbePlace};
 
 const HANDLER: u64 = 0x7f12_3456_7890;
@@ -49,8 +50,8 @@ impl Words {
 fn passes(arena: &mut Arena, words: &Words, is_open: bool, signal: u64, action: u64) {
     // Memory that was never written is zero, and data is not.
     let gate = if is_open { arena.data() } else { arena.island() };
-    let hold = Hold { gate, words: words.0.as_ptr() as u64 };
-    let place = ProbePlace { at: arena.original(), room_before: 0 };
+    let hold = Hold { gate: ProcAddr(gate), words: ProcAddr(words.0.as_ptr() as u64) };
+    let place = ProbePlace { at: ProcAddr(arena.original()), room_before: 0 };
     let code = hold.written(place).expect("the gate is near");
     arena.write_original(&code.bytes);
     let mut inputs: Vec<u64> = (1..=INPUTS as u64).map(|at| at * 0x0101_0101_0101).collect();

@@ -22,8 +22,8 @@ use lab::Lab;
 use random::{Random, cases, seed};
 use std::sync::atomic::AtomicU64;
 use trimtab_x86::{
-    ControlFlow, JumpForm, Liveness, LoopPlace, Purpose, Refusal, Site, SiteKind, Springboards, loop_sites, own_sites,
-    point_site, way_site,
+    ControlFlow, JumpForm, Liveness, LoopPlace, PatchSite, Purpose, Refusal, SiteKind, Springboards, loop_sites,
+    own_sites, point_site, way_site,
 };
 
 const CASES: u64 = 3_000;
@@ -36,7 +36,7 @@ fn functions_behave_the_same_with_probes_at_entry_and_exits() {
     for case in 0..cases(CASES) {
         let mut lab = Lab::new(&mut arena, &mut random);
         let sites = own_sites(&lab.code(), &lab.analysis());
-        let all: Vec<Site> = sites.all().cloned().collect();
+        let all: Vec<PatchSite> = sites.all().cloned().collect();
         let is_whole = sites.entry.is_ok() && sites.exits.iter().all(|(_, site)| site.is_ok());
         let (mut expected, mut got) = lab.compare(&all);
         // Nobody reads the flags a function leaves behind.
@@ -199,14 +199,14 @@ fn every_pass_of_a_loop_is_seen_once() {
         let flow = ControlFlow::of(&analysis);
         let outermost: Vec<_> = flow.loops.iter().filter(|found| found.depth() == 1).collect();
         let Some(found) = outermost.get(random.below(outermost.len().max(1) as u64) as usize) else { continue };
-        let may_take = |site: &Site| match wanted {
+        let may_take = |site: &PatchSite| match wanted {
             0 => true,
             1 => !site.covered().contains(&found.header_at),
             _ => matches!(site.kind, SiteKind::Exit(_)),
         };
         let Ok((sites, place)) = loop_sites(&lab.code(), &analysis, &flow, found, &may_take) else { continue };
         let liveness = Liveness::of(&lab.code(), &analysis);
-        let is_unread = |site: &Site| matches!(site.kind, SiteKind::At(at) if !liveness.flags_live(at));
+        let is_unread = |site: &PatchSite| matches!(site.kind, SiteKind::At(at) if !liveness.flags_live(at));
         let flags_unread = sites.iter().all(is_unread);
         let (expected, got) = lab.compare_for(Purpose::Passes { flags_unread }, &sites);
         let what = format!("case {case} of seed {:#x}: {:02x?} with {sites:#x?}", seed(), lab.function.bytes);

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use trimtab_x86::{
-    Analysis, CodeRange, ExitKind, FunctionCode, JumpForm, ReadMemory, Refusal, Site, SiteKind, Springboards, analyse,
-    function_sites, offer_padding,
+    Analysis, CodeRange, ExitKind, FunctionCode, JumpForm, PatchSite, ReadMemory, Refusal, SiteKind, Springboards,
+    analyse, function_sites, offer_padding,
 };
 
 struct Row {
@@ -105,7 +105,7 @@ fn exit_name(kind: ExitKind) -> String {
     }
 }
 
-fn describe_site(site: &Site) -> String {
+fn describe_site(site: &PatchSite) -> String {
     let jump = match site.jump {
         JumpForm::Near5 => "near".to_owned(),
         JumpForm::Short2 { via } => format!("short via {via:x}"),

@@ -2,16 +2,21 @@
 //!
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
+mod limit;
+pub mod model;
+mod numbers;
 mod range;
 pub mod site;
 
 use clap::{Args, Parser, Subcommand};
+use model::{ModelCommand, SizeForecastOptions};
+use numbers::{count, positive, whole};
 use range::within;
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use trimtab_engine::own::LAST_ACT;
-use trimtab_engine::{COUNTED_EVENTS, Condition, CountedEvent, LoopName, SlurmId, When};
+use trimtab_engine::{COUNTED_EVENTS, Condition, CountedEvent, DETAIL_RANKS_MAX, LoopName, SlurmId, When};
 use trimtab_types::report::{Assumption, Event};
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
@@ -284,6 +289,23 @@ pub enum Command {
         /// The processes
         pids: Vec<i32>,
     },
+    /// Models of how long routines take and how much memory, by the sizes of their data
+    #[command(subcommand)]
+    Model(ModelCommand),
+    /// Show what a new process would get here, or on a host of the site: the share of a processor, memory, I/O, network; now and
+    /// soon
+    ///
+    /// Looks at the kernel's counters for a second, and computes for at most 30 ms to check what they say. docs/weather.md
+    /// describes the output.
+    ///
+    /// Exit codes: 0 all is there; 1 the share of a processor, the memory or the network could not be found; 2 an error.
+    Weather(WeatherOptions),
+    /// Forecast what is asked of a scheduler: when a job ends, how long a routine takes, how much memory
+    #[command(subcommand)]
+    Forecast(ForecastCommand),
+    /// Without options, every forecast ever made against what happened, and the error by method; or a recorded series or a log of
+    /// jobs, each value forecast from those before it, with how far each forecaster was off
+    Backtest(BacktestOptions),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -314,6 +336,154 @@ pub struct WatchOptions {
     /// With --follow, nobody waits where it comes out of MPI_Init: the window begins later, and the report says so
     #[arg(long, conflicts_with = "hold")]
     pub no_hold: bool,
+}
+
+/// The kinds of forecasts.
+#[derive(Debug, Subcommand)]
+pub enum ForecastCommand {
+    /// When a running job ends: an interval, and how it was derived
+    ///
+    /// Measures a window of it, and another one where the first leaves much open. docs/forecasts.md describes it.
+    ///
+    /// Exit codes: 0 an end is expected; 1 only the latest one is known, or none is claimed; 2 an error.
+    Job(JobForecastOptions),
+    /// How long a routine takes at given sizes on a host, by its model
+    ///
+    /// Exit codes: 0 a time is said; 1 the sizes do not say it; 2 an error.
+    Comp(SizeForecastOptions),
+    /// How much memory a routine needs at given sizes, by its model
+    ///
+    /// Exit codes: 0 an amount is said; 1 none can be; 2 an error.
+    Size(SizeForecastOptions),
+    /// When Slurm would start a job that is submitted now, from the waits of the site's own past
+    ///
+    /// Asks `sacct` for the jobs of the last days, or reads a log of jobs. docs/forecasts.md describes it.
+    ///
+    /// Exit codes: 0 an interval; 1 nothing is claimed, with the reason; 2 an error.
+    Queue(QueueForecastOptions),
+}
+
+/// The options of `forecast queue`.
+#[derive(Clone, Debug, Args)]
+pub struct QueueForecastOptions {
+    /// The job is to have so many nodes
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, required_unless_present = "processors")]
+    pub nodes: Option<u64>,
+    /// The job is to have so many processors, where the log counts these
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "nodes", requires = "jobs")]
+    pub processors: Option<u64>,
+    /// Its time limit: 90m, 2h, 1d, or as Slurm's HH:MM:SS and D-HH:MM:SS
+    #[arg(long, value_name = "TIME", value_parser = limit::seconds, allow_negative_numbers = true)]
+    pub time: u64,
+    /// Its partition or queue [default: Slurm's own, or the only one there is]
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// Its quality of service [default: the one with most jobs of that partition]
+    #[arg(long, value_name = "NAME", requires = "partition")]
+    pub qos: Option<String>,
+    /// Its owner; waits of their jobs count more [default: with Slurm, you]
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Days of Slurm's accounts that are asked for
+    #[arg(long, default_value_t = 30, value_name = "N", value_parser = |text: &str| within(text, 1_u32..=3650), allow_negative_numbers = true)]
+    pub days: u32,
+    /// Not Slurm's accounts but a log of jobs, as of its last moment: Standard Workload Format, `sacct --parsable2`, or a CSV with
+    /// named columns; `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "days")]
+    pub jobs: Option<PathBuf>,
+    /// Leave out lines of the log that are damaged or that cannot be, and count them
+    #[arg(long, requires = "jobs")]
+    pub leave_out_wrong: bool,
+    /// Write JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The options of `forecast job`.
+#[derive(Clone, Debug, Args)]
+pub struct JobForecastOptions {
+    /// Process id of mpirun, mpiexec, srun or any rank, or a job in the store that still runs
+    #[arg(value_name = "PID|JOB", required_unless_present = "slurm")]
+    pub job: Option<String>,
+    /// Or a job of Slurm, on all of its nodes
+    #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "job")]
+    pub slurm: Option<SlurmId>,
+    /// Measure nothing if the job's newest stored window ended at most so many seconds ago
+    #[arg(long, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
+    pub newest: Option<f64>,
+    /// Look at the job for so many seconds at most
+    #[arg(long, default_value_t = 30.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
+    pub within: f64,
+    /// Stay until the job has ended, and note when: the forecast can then be judged to the second
+    #[arg(long)]
+    pub until_end: bool,
+    /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+    #[arg(long)]
+    pub seccomp_ok: bool,
+    /// Write JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The options of `weather`.
+#[derive(Clone, Debug, Args)]
+pub struct WeatherOptions {
+    /// The nice level of the new process
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = |text: &str| within(text, -20_i32..=19), allow_negative_numbers = true)]
+    pub nice: i32,
+    /// Of a host of the site, as its standing agent senses it all the time
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["pid", "seconds", "no_probe", "answer", "secret", "bytes"])]
+    pub host: Option<String>,
+    /// Also latency and bandwidth to somebody who answers there (`trimtab weather --answer`); with --host, to another host of the
+    /// site
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub to: Option<String>,
+    /// The site.
+    #[command(flatten)]
+    pub site: SiteOptions,
+    /// A file with the secret of whoever answers
+    #[arg(long, value_name = "FILE")]
+    pub secret: Option<PathBuf>,
+    /// Bytes that may be sent to find a bandwidth
+    #[arg(long, default_value_t = 8 << 20, value_name = "N", value_parser = |text: &str| within(text, 1_000_u64..=1_000_000_000), requires = "to", allow_negative_numbers = true)]
+    pub bytes: u64,
+    /// In the place of this process: its control group, session and processors. Figures of that place are not stored
+    #[arg(long, value_name = "PID", value_parser = process_id)]
+    pub pid: Option<i32>,
+    /// Look for so many seconds, and keep a value each second: a forecast needs three, an interval twelve
+    #[arg(long = "for", default_value_t = 1, value_name = "S", value_parser = |text: &str| within(text, 1_u32..=86_400), allow_negative_numbers = true)]
+    pub seconds: u32,
+    /// Compute nothing: only what the kernel counts anyway
+    #[arg(long)]
+    pub no_probe: bool,
+    /// Answer those who ask from other hosts, until Ctrl-C or the end of --for, and print the secret they need
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:0",
+          conflicts_with_all = ["nice", "to", "bytes", "pid", "no_probe", "json"])]
+    pub answer: Option<SocketAddr>,
+    /// Write JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The options of `backtest`.
+#[derive(Clone, Debug, Args)]
+pub struct BacktestOptions {
+    /// A file of lines `timestamp,value`; `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "jobs")]
+    pub series: Option<PathBuf>,
+    /// A log of jobs, whose run times are forecast: Standard Workload Format, `sacct --parsable2`, or a CSV with named columns;
+    /// `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub jobs: Option<PathBuf>,
+    /// Leave out lines of the log that are damaged or that cannot be, and count them
+    #[arg(long, requires = "jobs")]
+    pub leave_out_wrong: bool,
+    /// Judge only the later part: `half`, or from a share of the values or jobs on, e.g. 0.7 or 70%; all of them teach
+    #[arg(long, value_name = "HALF", value_parser = later_part)]
+    pub from: Option<f64>,
+    /// Write JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// The options of `explain`.
@@ -478,6 +648,13 @@ pub struct WindowOptions {
     /// Show whole paths: by which the program comes to the call that counts iterations, and to its communication
     #[arg(long)]
     pub path: bool,
+    /// Bring up the details of every rank, also of a job of more than 256: without, such a job is summed on the way, and only ranks
+    /// that stand out are shown
+    #[arg(long)]
+    pub all_ranks: bool,
+    /// Ranks of a job that all bring their details; for tests.
+    #[arg(long, hide = true, default_value_t = DETAIL_RANKS_MAX, value_name = "N")]
+    pub detail_ranks_max: u32,
     /// Sum an argument of a function, counted from 0
     #[arg(long, value_name = "FUNCTION:INDEX", value_parser = function_and_index)]
     pub argument: Vec<(String, u8)>,
@@ -613,18 +790,15 @@ fn process_id(text: &str) -> Result<i32, String> {
         .map_err(|_| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
 }
 
-fn count(text: &str) -> Result<u64, String> {
-    let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| "give a whole number above zero".to_owned())
-}
-
-fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "give a whole number, 0 or more".to_owned())
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above zero".to_string()) }
+/// The share of values before those that are judged: `half`, 0.7 or 70%.
+fn later_part(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        _ if text.eq_ignore_ascii_case("half") => Some(0.5),
+        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    };
+    let share = share.filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "give `half`, or a share from 0 to below 1, e.g. 0.7 or 70%".to_string())
 }
 
 fn function_and_index(text: &str) -> Result<(String, u8), String> {
@@ -647,6 +821,8 @@ mod tests {
     fn what_can_not_be_a_number_is_said_in_words() {
         for (words, said) in [
             (&["attach", "lammps"][..], "`pgrep lammps`"),
+            (&["model", "fit", "a", "--run", "b {n}", "--over", "n=4k..8k"], "without a unit"),
+            (&["forecast", "comp", "a", "--args", "n=-4"], "is no size"),
             (&["undo", "-5"], "unexpected argument"),
             (&["attach", "--iterations", "0", "1"], "a whole number above zero"),
             (&["attach", "--iterations", "-3", "1"], "a whole number above zero"),

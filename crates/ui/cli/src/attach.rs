@@ -10,7 +10,7 @@ use crate::window::window_of;
 use anyhow::{Context, bail};
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_engine::{Found, Nobody, Target, runs_since};
+use trimtab_engine::{Engine, Found, Nobody, Target, runs_since};
 use trimtab_store::{Process, Store};
 
 /// `trimtab attach PID`.
@@ -45,13 +45,19 @@ pub fn measure_again(
     command_ns: u64,
 ) -> anyhow::Result<u8> {
     let known = Store::open_to_show(store.as_deref())?;
+    let parts = Parts::of(Some(site));
+    let found = found_again(&parts.engine(&Nobody, None), &known, text)?;
+    drop(known);
+    measure_found(options, events, &found, site, store, command_ns)
+}
+
+/// A job of the store that runs.
+pub fn found_again(engine: &Engine<'_>, known: &Store, text: &str) -> anyhow::Result<Found> {
     let selection = known.find(text)?;
     if let Some(target) = Target::of_key(&selection.job.key) {
-        let found = Parts::of(Some(site)).engine(&Nobody, None).look(target?)?;
-        return measure_found(options, events, &found, site, store, command_ns);
+        return Ok(engine.look(target?)?);
     }
     let processes = known.processes(&selection.job.id)?;
-    drop(known);
     let runs = |process: &&Process| runs_since(process.pid, process.start_ticks);
     let Some(process) = processes.iter().find(runs) else {
         bail!(
@@ -59,8 +65,7 @@ pub fn measure_again(
             selection.job.id
         );
     };
-    let found = Parts::of(Some(site)).engine(&Nobody, None).look_here(process.pid)?;
-    measure_found(options, events, &found, site, store, command_ns)
+    Ok(engine.look_here(process.pid)?)
 }
 
 fn measure_found(

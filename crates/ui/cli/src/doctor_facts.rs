@@ -180,7 +180,7 @@ fn now_s() -> i64 {
 }
 
 fn audit() -> Result<String, String> {
-    let path = trimtab_agent::HostLog::file().map_err(|error| chain(error.into()))?;
+    let path = trimtab_standing::HostLog::file().map_err(|error| chain(error.into()))?;
     Ok(path.display().to_string())
 }
 

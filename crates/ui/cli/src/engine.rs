@@ -5,10 +5,10 @@
 use crate::arguments::site::SiteOptions;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_agent::{HostLog, Ways};
 use trimtab_engine::{BoxError, Engine, ImageCache, KnownJob, KnownProcess, Listener};
+use trimtab_standing::{HostLog, Ways};
 use trimtab_store::{JobSummary, Process, Store};
-use trimtab_types::report::{LoopPlace, Report};
+use trimtab_types::report::{LoopPlace, MarkerSource, Report};
 
 /// All parts but the listener and the store.
 pub struct Parts {
@@ -32,16 +32,26 @@ impl Parts {
 }
 
 /// The user's store, as windows are kept there.
-pub struct Kept(Mutex<Store>);
+pub struct Kept {
+    store: Mutex<Store>,
+    /// Jobs whose windows this command has kept.
+    keys: Mutex<Vec<String>>,
+}
 
 impl Kept {
     /// Opens it, or makes it.
     pub fn open(path: Option<&Path>) -> Result<Self, trimtab_store::Error> {
-        Ok(Kept(Mutex::new(Store::open(path)?)))
+        Ok(Kept { store: Mutex::new(Store::open(path)?), keys: Mutex::default() })
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The store itself, for as long as nobody else asks it.
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keys of the jobs whose windows this command has kept.
+    pub fn keys(&self) -> Vec<String> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -55,7 +65,8 @@ impl trimtab_engine::Store for Kept {
     fn known_loop(&self, key: &str) -> Result<Option<LoopPlace>, BoxError> {
         let store = self.store();
         let Some(id) = store.job_of_key(key)? else { return Ok(None) };
-        let found = store.newest_window(Some(&id))?.filter(|report| report.window.marker_source == "detected");
+        let found =
+            store.newest_window(Some(&id))?.filter(|report| report.window.marker_source == MarkerSource::Detected);
         Ok(found.and_then(|report| report.window.main_loop))
     }
 
@@ -63,7 +74,8 @@ impl trimtab_engine::Store for Kept {
         let mut store = self.store();
         let id = store.upsert_job(&report.job, &job.key)?;
         report.job.id = id.to_string();
-        report.window.batch = store.insert_window(&id, report)?;
+        report.window.number = store.insert_window(&id, report)?;
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).push(job.key.clone());
         let process = |known: &KnownProcess| {
             let KnownProcess { rank, pid, host, start_ticks } = known.clone();
             Process { rank, pid, host, start_ticks }

@@ -160,7 +160,7 @@ impl Shown<'_> {
                 "role": word(patch.role),
             })
         };
-        let refused = |one: &Refused| json!({ "name": one.name, "reason": one.reason });
+        let refused = |one: &Refused| json!({ "name": one.name, "reason": one.reason.to_string() });
         let mut whole = json!({
             "version": JSON_VERSION,
             "bodies": self.explained.bodies.iter().map(body).collect::<Vec<_>>(),

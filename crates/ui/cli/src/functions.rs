@@ -58,7 +58,7 @@ fn tail_as_json(tail: &TailExit) -> serde_json::Value {
     serde_json::json!({
         "to": tail.to,
         "followed": tail.unseen.is_none(),
-        "not_followed_because": tail.unseen,
+        "not_followed_because": tail.unseen.as_ref().map(ToString::to_string),
     })
 }
 

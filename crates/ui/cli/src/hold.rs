@@ -5,7 +5,7 @@
 use crate::arguments::WindowOptions;
 use crate::exit_code::DONE;
 use std::io::Write;
-use trimtab_agent::HostLog;
+use trimtab_standing::HostLog;
 use trimtab_types::Pid;
 
 /// `trimtab hold PID`. Tells `looks` once the process is looked at: from then on it may begin MPI.

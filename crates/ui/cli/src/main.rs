@@ -7,23 +7,34 @@
 
 mod arguments;
 mod attach;
+mod backtest;
+mod backtest_jobs;
 mod departed;
 mod doctor;
 mod doctor_facts;
 mod engine;
 mod exit_code;
 mod explain;
+mod forecast;
+mod forecast_sizes;
 mod functions;
 mod hold;
 mod memory;
+mod model;
+mod model_kept;
+mod model_shown;
 mod nest;
 mod nest_shown;
+mod outcomes;
 mod output;
 mod pack;
 mod points;
 mod probe;
 mod probe_values;
 mod progress;
+mod prolog;
+mod queue;
+mod recorded;
 mod remote;
 mod site;
 mod stored;
@@ -32,11 +43,19 @@ mod undo;
 mod waiting;
 mod watch;
 mod watch_lines;
+mod weather;
+mod weather_answer;
+mod weather_lines;
+mod weather_page;
+mod weather_site;
 mod window;
 
-use arguments::{Arguments, Command};
+use arguments::site::KeptOptions;
+use arguments::{Arguments, Command, ForecastCommand};
 use clap::{CommandFactory, Parser};
 use exit_code::{DONE, ERROR};
+use forecast_sizes::Asked;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_engine::{Target, own};
 use trimtab_types::{Pid, hear_notices};
@@ -45,7 +64,7 @@ use trimtab_types::{Pid, hear_notices};
 static ALLOCATOR: own::Allocator = own::Allocator;
 
 fn main() -> ExitCode {
-    if let Some(code) = pack::run_if_packed() {
+    if let Some(code) = pack::run_if_packed().or_else(prolog::run_if_prolog) {
         return code;
     }
     hear_notices(|text| eprintln!("trimtab: {text}"));
@@ -76,6 +95,7 @@ fn looks_into_processes(command: &Command) -> bool {
             | Command::Loops { .. }
             | Command::Probe { .. }
             | Command::Explain { .. }
+            | Command::Forecast(ForecastCommand::Job(_))
             | Command::Undo { .. }
     )
 }
@@ -83,7 +103,13 @@ fn looks_into_processes(command: &Command) -> bool {
 fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     // A command that launches a program asks for them afterwards.
-    if matches!(arguments.command, Command::Attach { .. } | Command::Measure { .. } | Command::Agent(_)) {
+    if matches!(
+        arguments.command,
+        Command::Attach { .. }
+            | Command::Measure { .. }
+            | Command::Forecast(ForecastCommand::Job(_))
+            | Command::Agent(_)
+    ) {
         own::take_short_turns();
     }
     if looks_into_processes(&arguments.command) {
@@ -103,10 +129,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             }
         }),
         Command::Agent(options) => site::agent(&options),
-        Command::Guard => {
-            trimtab_agent::guard(&mut std::io::stdin().lock())?;
-            Ok(DONE)
-        }
+        Command::Guard => Ok(trimtab_standing::guard(&mut std::io::stdin().lock()).map(|()| DONE)?),
         Command::Controller(options) => site::controller(&options, &store),
         Command::Tree { site, json } => tree::show(&site, json),
         Command::Site(command) => site::authority(&command),
@@ -119,10 +142,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             Some(controller) => remote::trigger(controller, &site, &job, &name),
             None => waiting::trigger(&job, &name, &store),
         },
-        Command::List { site, json } => match &site.controller {
-            Some(controller) => remote::list(controller, &site, json),
-            None => stored::list(&store, json),
-        },
+        Command::List { site, json } => list(&site, &store, json),
         Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
             stored::compare(&store, &job, &windows, json)
         }
@@ -141,9 +161,31 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
         Command::Undo { pid, slurm, process, seccomp_ok } => undo::run(pid, slurm, process, seccomp_ok),
         Command::LastAct { why, pids } => undo::last_act(&why, &pids),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());
-            Ok(DONE)
-        }
+        Command::Weather(options) => weather::run(&options, &store),
+        Command::Forecast(command) => foretell(&command, &store, command_ns),
+        Command::Model(command) => model::run(&command, &store),
+        Command::Backtest(options) => backtest::run(&options, &store),
+        Command::Completions { shell } => Ok(completions(shell)),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> u8 {
+    clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());
+    DONE
+}
+
+fn list(site: &KeptOptions, store: &Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
+    match &site.controller {
+        Some(controller) => remote::list(controller, site, json),
+        None => stored::list(store, json),
+    }
+}
+
+fn foretell(command: &ForecastCommand, store: &Option<PathBuf>, command_ns: u64) -> anyhow::Result<u8> {
+    match command {
+        ForecastCommand::Job(options) => forecast::job(options, store, command_ns),
+        ForecastCommand::Comp(options) => forecast_sizes::run(Asked::Time, options, store),
+        ForecastCommand::Size(options) => forecast_sizes::run(Asked::Memory, options, store),
+        ForecastCommand::Queue(options) => queue::run(options),
     }
 }

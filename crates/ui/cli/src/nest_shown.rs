@@ -24,10 +24,10 @@ struct Row {
 impl Row {
     fn of(one: &FoundLoop) -> Self {
         let count = one.count.as_ref();
-        let why_not = count.and_then(|count| count.not_counted.clone());
+        let why_not = count.and_then(|count| count.not_counted.as_ref());
         let why_not = why_not.map(|why| match count.and_then(|count| count.witnessed) {
             Some(0) => format!("{why}; it was not passed, because nothing that leads through it was"),
-            _ => why,
+            _ => why.to_string(),
         });
         let ranks: Vec<LoopPasses> = count.map_or(Vec::new(), |count| count.ranks.values().copied().collect());
         let numbers = || ranks.iter().map(|rank| rank.passes);
@@ -41,6 +41,70 @@ impl Row {
             mpi_calls_per_pass: most.and_then(|rank| Some(rank.mpi_calls? as f64 / between(rank))),
             why_not,
         }
+    }
+}
+
+/// How far a loop was when its passes had been counted, on all ranks.
+#[derive(Default)]
+struct Progress {
+    /// Passes completed, on the rank with the fewest.
+    done: Option<u64>,
+    /// Passes to come, on the rank with the most.
+    remaining: Option<u64>,
+    total: Option<u64>,
+    total_at_most: Option<u64>,
+    explanation: String,
+}
+
+impl Progress {
+    /// `None`: it was not counted.
+    fn of(one: &FoundLoop) -> Option<Self> {
+        let count = one.count.as_ref().filter(|count| count.not_counted.is_none())?;
+        let ranks = match count.progress.as_ref()? {
+            Ok(ranks) => ranks,
+            Err(why) => return Some(Progress { explanation: why.to_string(), ..Progress::default() }),
+        };
+        let may_end_before = ranks.values().any(|rank| rank.may_end_before);
+        let done = ranks.values().map(|rank| rank.done).min()?;
+        let remaining = ranks.values().map(|rank| rank.remaining).collect::<Option<Vec<u64>>>();
+        let mut totals = ranks.values().map(|rank| rank.done?.checked_add(rank.remaining?));
+        let first = totals.next()?;
+        let do_agree = totals.all(|total| total == first);
+        let most = first.filter(|_| do_agree);
+        let mut said = vec!["by its counter, which moved by one step in each pass"];
+        said.extend(done.is_none().then_some("it is not known with what the counter began"));
+        said.extend(remaining.is_none().then_some("the counter does not come to its bound"));
+        said.extend((!do_agree).then_some("ranks differ in how many passes it has"));
+        said.extend(may_end_before.then_some("it may be left before, in another way or half way through a pass"));
+        Some(Progress {
+            done,
+            remaining: remaining.and_then(|all| all.into_iter().max()).filter(|_| !may_end_before),
+            total: most.filter(|_| !may_end_before),
+            total_at_most: most,
+            explanation: said.join("; "),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Progress { done, remaining, total, total_at_most, explanation } = self;
+        let said = match (done, total, total_at_most, remaining) {
+            (Some(done), Some(total), ..) => format!("{done} of {total} passes done"),
+            (Some(done), None, Some(most), _) => format!("{done} of at most {most} passes done"),
+            (Some(done), ..) => format!("{done} passes done, of how many is not known"),
+            (None, _, _, Some(left)) => format!("{left} passes to come"),
+            (None, ..) => "how many passes are done, and how many there are, is not known".to_owned(),
+        };
+        format!("{said}: {explanation}")
+    }
+
+    fn as_json(&self) -> Value {
+        json!({
+            "done": self.done,
+            "remaining": self.remaining,
+            "total": self.total,
+            "total_at_most": self.total_at_most,
+            "explanation": self.explanation,
+        })
     }
 }
 
@@ -75,6 +139,11 @@ pub fn text(found: &FoundLoops) -> String {
             );
         }
         text += "\n";
+    }
+    for (index, one) in found.loops.iter().enumerate() {
+        if let Some(progress) = Progress::of(one) {
+            let _ = writeln!(text, "loop {}: {}", index + 1, progress.text());
+        }
     }
     for (index, row) in rows.iter().enumerate() {
         if let Some(reason) = &row.why_not {
@@ -158,7 +227,7 @@ fn verdict(found: &FoundLoops) -> String {
 
 /// The outermost loop that can't be counted.
 fn hidden(found: &FoundLoops) -> Option<usize> {
-    let is_hidden = |count: &LoopCount| count.not_counted.is_some() && !count.is_too_fast && count.witnessed != Some(0);
+    let is_hidden = |count: &LoopCount| count.can_not_be_counted() && count.witnessed != Some(0);
     found.loops.iter().position(|one| one.count.as_ref().is_some_and(is_hidden))
 }
 
@@ -187,7 +256,7 @@ pub fn as_json(found: &FoundLoops) -> Value {
         "stacks_unknown": found.stacks_unknown,
         "pause_look_us_max": found.pause_look_us_max,
         "counted_seconds": found.counted_s,
-        "pause_insert_us_max": cost.pause_insert_us_max,
+        "pause_insert_us_max": Some(cost.pause_insert_us_max).filter(|held_us| *held_us > 0.0),
         "pause_remove_us_max": cost.pause_remove_us_max,
         "loops": found.loops.iter().enumerate().map(loop_as_json).collect::<Vec<_>>(),
         "taken": found.choice.map(|index| index + 1),
@@ -221,6 +290,7 @@ fn loop_as_json((index, one): (usize, &FoundLoop)) -> Value {
         "passes_max": row.passes.map(|(_, most)| most),
         "seconds_per_pass": row.pass_s,
         "mpi_calls_per_pass": row.mpi_calls_per_pass,
+        "progress": Progress::of(one).map(|progress| progress.as_json()),
         "not_counted_because": row.why_not,
         "ranks": ranks.map(|count| count.ranks.iter().map(rank).collect::<Vec<_>>()),
     })

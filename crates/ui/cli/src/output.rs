@@ -111,6 +111,17 @@ pub fn append(path: &Path, line: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("can't write {}", path.display()))
 }
 
+/// A time in the unit that fits.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}
+
 /// The error with all its causes in one line.
 pub fn chain(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();

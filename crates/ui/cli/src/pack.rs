@@ -9,18 +9,18 @@
 
 use crate::arguments::{Arguments, Command};
 use crate::exit_code::DONE;
+use crate::prolog::wait_until_told;
 use crate::{hold, output};
 use anyhow::{Context, bail};
 use clap::Parser;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Seek;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
-use std::sync::mpsc::channel;
 use std::time::Duration;
-use trimtab_engine::{HOLD_SECONDS, LOOKS_MAX, is_first_rank};
+use trimtab_engine::{HOLD_SECONDS, is_first_rank};
 use trimtab_pack::{Error, Package};
 use trimtab_types::Pid;
 
@@ -60,26 +60,19 @@ pub fn run_if_packed() -> Option<ExitCode> {
             // An orphan from here on; the program never sees it.
             let helper = child(&format!("help {pid}")).process_group(0).stdout(Stdio::piped()).spawn();
             if let Some(said) = helper.ok().and_then(|mut helper| helper.stdout.take()) {
-                wait_for_helper(said);
+                // Else the program might be through `MPI_Init` before its helper looks at it.
+                wait_until_told(said);
             }
             ExitCode::SUCCESS
         }
         ("help", Ok(pid)) => {
+            // While it stops the program others must know whose it is.
+            let _unnamed = std::fs::write("/proc/self/comm", env!("CARGO_BIN_NAME"));
             let _told = help(&package, Pid(pid));
             ExitCode::SUCCESS
         }
         _ => carry(&package, what == "off"),
     })
-}
-
-/// The program begins once its helper looks at it, or has nothing to look for: else it might be through `MPI_Init` before.
-fn wait_for_helper(mut said: impl Read + Send + 'static) {
-    let (sender, told) = channel();
-    let read = move || {
-        let _nobody_waits = sender.send(said.read(&mut [0]).is_ok());
-    };
-    let _reader = std::thread::Builder::new().spawn(read);
-    let _late = told.recv_timeout(LOOKS_MAX);
 }
 
 fn refuse(error: &Error) -> ExitCode {

@@ -134,7 +134,8 @@ fn word(how: How) -> &'static str {
 fn shown(function: &FunctionPoints) -> String {
     let mut text = function.shown.clone();
     let others: Vec<&str> = function.aliases.iter().map(String::as_str).filter(|alias| *alias != text).collect();
-    let _ = write!(text, "  {}  {:#x}, {} bytes", function.module, function.address, function.size_bytes);
+    let _ = write!(text, "  {}  {:#x}", function.module, function.address);
+    let _ = function.size_bytes.map(|bytes| write!(text, ", {bytes} bytes"));
     if function.file_address != function.address {
         let _ = write!(text, ", {:#x} in the file", function.file_address);
     }
@@ -169,7 +170,7 @@ fn as_json(function: &FunctionPoints, is_of_file: bool) -> Value {
             "address": in_process(point.address),
             "file_address": in_file(point.address),
             "how": point.verdict.as_ref().ok(),
-            "reason": point.verdict.as_ref().err(),
+            "reason": point.verdict.as_ref().err().map(ToString::to_string),
             "what": point.what,
         })
     };

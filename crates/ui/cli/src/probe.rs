@@ -54,7 +54,7 @@ pub fn run(
             }
         }
         ([], command, None) => {
-            let mut program = Program::start(command)?;
+            let mut program = Program::start(command, &[])?;
             let code = match program.wait_for_processes()? {
                 Begun::Plain(pid) => run(Aim::Process(pid))?,
                 Begun::Job(found) => run(Aim::Job(found))?,

@@ -135,6 +135,7 @@ fn shown(stage: &Stage) -> String {
             format!("{how} on {nodes} nodes of {job}")
         }
         Stage::Holding { nodes, .. } => format!("holding ranks on {nodes} nodes"),
+        Stage::Running { done, of, at } => format!("running, {done} of {of} done: {at}"),
         Stage::Waiting { events } => format!("waiting for {events}"),
         Stage::Reading => "reading symbols".to_owned(),
         Stage::Looking { look, of } => format!("looking at stacks, {look} of {of}"),
@@ -156,11 +157,16 @@ fn of_window(stage: &WindowStage) -> String {
 
 fn recorded(so_far: &WindowSoFar) -> String {
     let seconds = so_far.seconds;
-    match (so_far.iterations, so_far.wanted) {
+    let done = match (so_far.iterations, so_far.wanted) {
         (None, _) => format!("recorded {seconds:.1} s"),
         (Some(done), None) => format!("recorded {done} iterations, {seconds:.1} s"),
         (Some(done), Some(wanted)) => format!("recorded {done} of {wanted} iterations, {seconds:.1} s"),
-    }
+    };
+    let Some(share) = so_far.comm_share else { return done };
+    let least = so_far
+        .least_comm
+        .map_or(String::new(), |least| format!(" (rank {} least: {:.0}%)", least.rank, 100.0 * least.share));
+    format!("{done}, communication {:.0}%{least}", 100.0 * share)
 }
 
 #[cfg(test)]

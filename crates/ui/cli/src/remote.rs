@@ -16,7 +16,7 @@ use trimtab_report::{ListedJob, ListedWindow};
 pub fn file(measured: &mut Measured) {
     let Some(filed) = measured.file() else { return };
     let report = &measured.report;
-    let here = measured.kept.is_ok().then(|| format!("{}/{}", report.job.id, report.window.batch));
+    let here = measured.kept.is_ok().then(|| format!("{}/{}", report.job.id, report.window.number));
     eprintln!("trimtab: {}", kept_where(filed, here.as_deref()));
 }
 

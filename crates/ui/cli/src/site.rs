@@ -1,6 +1,6 @@
 //! A site's standing parts: its authority, its controller, the agents of its nodes.
 //!
-//! Next: `trimtab-controller` for identities and the service, `trimtab_agent::standing` for what runs on nodes.
+//! Next: `trimtab-controller` for identities and the service, `trimtab_standing::standing` for what runs on nodes.
 
 use crate::arguments::site::{AgentOptions, ControllerOptions, SiteCommand};
 use crate::exit_code::DONE;
@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_agent::standing::{Standing, stand};
 use trimtab_controller::{Authority, Identity, Options, REVOKED_FILE, Role, Serial, serve};
+use trimtab_standing::standing::{Standing, stand};
 use trimtab_store::Store;
 
 /// `trimtab site`.
@@ -90,7 +90,7 @@ fn of_ticket(ticket: &Path, place: Option<usize>) -> anyhow::Result<u8> {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(File::open(ticket).with_context(|| format!("can't read {}", ticket.display()))?),
     };
-    trimtab_agent::serve(&mut from, place)?;
+    trimtab_standing::serve(&mut from, place)?;
     Ok(DONE)
 }
 

@@ -42,7 +42,7 @@ fn listed(summary: &JobSummary) -> ListedJob {
             valid: window.valid,
             communication_fraction: window.communication_fraction,
             time_per_iteration_s: window.time_per_iteration_s,
-            event: window.event.as_ref().map(|event| event.kind.clone()),
+            event: window.event.as_ref().map(|event| event.kind),
         }),
     }
 }
@@ -69,7 +69,7 @@ pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -
     let store = Store::open_to_show(path.as_deref())?;
     let selection = store.find(job)?;
     let [before, after] = windows else { bail!("--compare takes two windows of the job") };
-    if selection.batch.is_some() {
+    if selection.window.is_some() {
         bail!("give the job alone, `trimtab report {} --compare {before} {after}`", selection.job.id);
     }
     let id = &selection.job.id;
@@ -101,8 +101,8 @@ pub fn report(path: &Option<PathBuf>, window: Option<&str>, shown: Shown<'_>) ->
         None => store.newest_window(None)?,
         Some(text) => {
             let selection = store.find(text).map_err(|error| meant_as_file(error.into(), text, shown.json))?;
-            match selection.batch {
-                Some(batch) => Some(store.window(&selection.job.id, batch)?),
+            match selection.window {
+                Some(window) => Some(store.window(&selection.job.id, window)?),
                 None => store.newest_window(Some(&selection.job.id))?,
             }
         }

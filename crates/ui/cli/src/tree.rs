@@ -80,7 +80,7 @@ fn put(below: &BTreeMap<Option<u32>, Vec<&Member>>, parent: Option<u32>, depth: 
             alone(health),
             span(health.up_s),
             health.cpu_ms as f64 / 1000.0,
-            health.resident_kb / 1024,
+            health.resident_kb.map_or_else(|| "-".to_owned(), |kb| (kb / 1024).to_string()),
             health.windows,
         ));
         put(below, Some(agent.index), depth + 1, lines);
@@ -135,7 +135,7 @@ mod tests {
         let controller =
             Service { host: "head".into(), version: "1".into(), up_s: 5, children: 1, windows: 0, trouble: None };
         let shown = text(&Tree { schema: SCHEMA, controller, agents, failures_survived: 2 });
-        let rest = "0.41 ms  queue 0 (most 0)  survived 0  up 2 h  cpu 0.0 s  0 MB  windows 0";
+        let rest = "0.41 ms  queue 0 (most 0)  survived 0  up 2 h  cpu 0.0 s  - MB  windows 0";
         let expected = [
             "head  controller 1  up 5 s  windows 0".to_owned(),
             format!("  n0  {rest}"),

@@ -12,8 +12,8 @@ use crate::window;
 use anyhow::bail;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_agent::HostLog;
 use trimtab_engine::{HOLD_SECONDS, Starts};
+use trimtab_standing::HostLog;
 
 /// A program whose whole run is wanted stands still from its exec on until it is looked at, at most so long.
 const STILL: Duration = Duration::from_millis(200);

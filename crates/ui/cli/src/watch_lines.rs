@@ -69,7 +69,7 @@ impl Lines {
     /// One that was measured.
     fn measured(&mut self, start: &Start, (job, report): (&Job, &Report), turn_s: Option<f64>) -> anyhow::Result<()> {
         self.measured += 1;
-        let window = format!("{}/{}", report.job.id, report.window.batch);
+        let window = format!("{}/{}", report.job.id, report.window.number);
         let share = report.communication_fraction.as_ref().map(|share| share.mean);
         let judged = if report.window.valid { "valid" } else { "not valid" };
         let iterations = report.window.iterations;
@@ -81,7 +81,7 @@ impl Lines {
         let fields = json!({
             "outcome": "measured",
             "job": report.job.id,
-            "window": report.window.batch,
+            "window": report.window.number,
             "valid": report.window.valid,
             "iterations": iterations,
             "communication_fraction": share,

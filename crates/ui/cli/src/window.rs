@@ -9,23 +9,22 @@ use crate::arguments::{AssumedName, GroupName, HoldOptions, WindowOptions};
 use crate::engine::{Kept, Parts};
 use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
-use crate::{departed, hold, output, remote};
+use crate::{departed, hold, outcomes, output, prolog, remote};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_agent::HostLog;
-use trimtab_engine::{Condition, RANKS_WAIT, Window, hold_children, usual_options};
-use trimtab_engine::{
-    Engine, FirstCall, Found, Group, Job, Length, LoopName, Mark, Measured, Nobody, Options, Program,
-};
+use trimtab_engine::{Engine, Found, Group, Job, Length, LoopName, Mark, Measured, Nobody, Options, Program};
+use trimtab_engine::{RANKS_WAIT, Window, hold_children, usual_options};
 use trimtab_report::Style;
+use trimtab_standing::HostLog;
 use trimtab_types::Pid;
-use trimtab_types::report::Event;
+use trimtab_types::report::{Event, EventKind};
 
-/// Advice where agents come too late to hold ranks.
-const ON_OTHERS: &str = "ranks on several machines may begin before they can be held; to be sure of each one's first call, run a \
-                         package (`trimtab pack PROGRAM -o FILE -- --follow`) or have Slurm's plug-in see to it (srun --trimtab=window:--follow)";
+/// Said where agents come too late to hold ranks, and what helps.
+const BEGIN_BEFORE: &str = "ranks on several machines may begin before they can be held";
+const TO_BE_SURE: &str = "to be sure of each one's first call, use `trimtab run --follow -- srun ...` inside of an allocation, run a package \
+                          (`trimtab pack PROGRAM -o FILE -- --follow`) or have Slurm's plug-in see to it (srun --trimtab=window:--follow)";
 
 /// One window of a job that was found.
 pub fn window_of(
@@ -53,7 +52,15 @@ pub fn window_of(
     let kept = Kept::open(store.as_deref())?;
     check_files(options)?;
     let terminal = Terminal::new()?;
-    show(parts.engine(&terminal, Some(&kept)).window(found, &window)?, options, false)
+    let engine = parts.engine(&terminal, Some(&kept));
+    let shown = show(engine.window(found, &window)?, options, false);
+    // Runs of before may have ended, which later forecasts want to know. A store that can't be written was told of already.
+    if matches!(shown, Ok(DONE))
+        && let Err(error) = outcomes::fill(&engine, &kept, false)
+    {
+        eprintln!("trimtab: ends of earlier runs were not noted: {}", output::chain(&error));
+    }
+    shown
 }
 
 /// Programs that started each other are measured one by one: says which are beside this one.
@@ -86,24 +93,30 @@ pub fn run(
     }
     let kept = Kept::open(store.as_deref())?;
     check_files(options)?;
-    let mut first_call = hold_ranks(options, hold)?;
-    let mut program = Program::start(command)?;
-    let hold_s = first_call.is_some().then_some(hold.hold);
+    let hold_s = (!hold.no_hold && hold::is_whole_run(options)).then_some(hold.hold);
+    let by_slurm = hold_s.filter(|_| prolog::is_srun(command)).map(|seconds| prolog::variables(command, seconds));
+    let is_held = matches!(by_slurm, Some(Ok(_)));
+    // Begun before the program is, so that a busy machine gives it no start. Tasks of Slurm don't begin below this process.
+    let own_hold = hold_s.filter(|_| !is_held).map(|seconds| hold_children(&HostLog, seconds, options.seccomp_ok));
+    let mut first_call = own_hold.transpose()?;
+    let variables = by_slurm.as_ref().and_then(|variables| variables.as_ref().ok());
+    let mut program = Program::start(command, variables.map_or(&[][..], |variables| variables))?;
     let measured = program.wait_for_ranks().map_err(anyhow::Error::from).and_then(|found| {
         let terminal = Terminal::new()?;
         let parts = Parts::of(None);
         let engine = parts.engine(&terminal, Some(&kept));
         let window = window_options(options, "run", command_ns)?;
         let measured = match found {
-            Found::Here(job) => engine.window_of_program(&mut program, *job, &window, first_call.take())?,
-            Found::Spread(_) => {
+            Found::Here(job) if !is_held => engine.window_of_program(&mut program, *job, &window, first_call.take())?,
+            found => {
                 drop(first_call.take());
-                if hold_s.is_some() {
-                    eprintln!("trimtab: {ON_OTHERS}");
+                if hold_s.is_some() && !is_held {
+                    let why = by_slurm.and_then(Result::err).map_or_else(String::new, |why| format!(" ({why})"));
+                    eprintln!("trimtab: {BEGIN_BEFORE}{why}; {TO_BE_SURE}");
                 }
                 // Those are held that are still in MPI_Init when their agents come; the report names the others.
                 let options = Options { first_call_s: hold_s, ..window };
-                engine.window(&found, &Window { just_begun: true, agents_hold: true, ..Window::new(options) })?
+                engine.window(&found, &Window { just_begun: true, agents_hold: !is_held, ..Window::new(options) })?
             }
         };
         show(measured, options, true)
@@ -116,6 +129,11 @@ pub fn run(
         eprintln!("trimtab: {}; the program runs on", output::chain(error));
     }
     let status = program.wait()?;
+    if matches!(measured, Ok(DONE))
+        && let Err(error) = outcomes::note_end_now(&kept)
+    {
+        eprintln!("trimtab: the program's end was not noted: {}", output::chain(&error));
+    }
     match measured {
         Ok(code) if status == 0 => Ok(code),
         Ok(_) => Ok(status),
@@ -128,17 +146,6 @@ pub fn run(
             Ok(status)
         }
     }
-}
-
-/// Has ranks wait behind `MPI_Init` until all are measured, if the whole run is to be and nothing of it is asked for that
-/// only iterations show.
-///
-/// Begun before the program is, so that a busy machine gives it no start.
-fn hold_ranks(options: &WindowOptions, hold: &HoldOptions) -> anyhow::Result<Option<FirstCall>> {
-    if hold.no_hold || !hold::is_whole_run(options) {
-        return Ok(None);
-    }
-    Ok(Some(hold_children(&HostLog, hold.hold, options.seccomp_ok)?))
 }
 
 /// The window that was asked for.
@@ -186,6 +193,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         patient: options.event.as_ref().is_some_and(is_count),
         ranks: options.ranks.clone(),
         seccomp_ok: options.seccomp_ok,
+        detail_ranks_max: if options.all_ranks { u32::MAX } else { options.detail_ranks_max },
         command_ns,
         ..usual_options(trigger)
     })
@@ -193,7 +201,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
 
 /// The window itself counts the iterations that were waited for.
 pub fn is_count(event: &Event) -> bool {
-    event.kind == Condition::Iterations(1).kind()
+    event.kind == EventKind::Iterations
 }
 
 /// The number of a loop of the nest, if that is what was given in place of a name.

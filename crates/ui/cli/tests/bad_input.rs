@@ -364,7 +364,7 @@ fn a_program_that_ends_before_its_loop_is_found() {
             serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
         let window = &report.window;
         assert!(!window.valid, "{name}: {window:?}");
-        assert_eq!((window.marker_source.as_str(), window.ended_by.as_str()), ("time", "program-ended"), "{name}");
+        assert_eq!((window.marker_source.word(), window.ended_by.word()), ("time", "program-ended"), "{name}");
         assert_eq!((&window.marker, window.start, window.iterations), (&None, None, None), "{name}");
         let said = window.loop_description.clone().unwrap_or_default();
         assert!(said.starts_with("no loop: the program ended"), "{name}: {said}");
@@ -372,7 +372,7 @@ fn a_program_that_ends_before_its_loop_is_found() {
         assert!(report.warnings.iter().any(|warning| warning.contains("ended")), "{name}: {:?}", report.warnings);
         // It was recorded for part of the three iterations, until the last call of each rank.
         assert!(window.duration_s > 0.0, "{name}: {window:?}");
-        assert!(report.functions.iter().any(|function| function.calls > 0), "{name}: {:?}", report.functions);
+        assert!(report.functions.iter().any(|function| function.calls_counted() > 0), "{name}: {:?}", report.functions);
         job.ends_right(&name);
     }
 }
@@ -527,7 +527,7 @@ fn a_slow_loop_is_waited_for() {
     let outcome = home.run(&[&options[..], &[&job.launcher()]].concat());
     assert_eq!(outcome.code(), 0, "{outcome:?}");
     let report: Report = serde_json::from_str(&outcome.stdout).expect("a report");
-    assert_eq!((report.window.marker_source.as_str(), report.window.iterations), ("detected", Some(2)), "{report:?}");
+    assert_eq!((report.window.marker_source.word(), report.window.iterations), ("detected", Some(2)), "{report:?}");
     job.ends_well("slow");
 }
 
@@ -575,7 +575,7 @@ fn a_full_disk() {
     let home = Home::new();
     let folder = home.path("tiny");
     fs::create_dir(&folder).expect("a folder");
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=300k", "tmpfs"]).arg(&folder).output();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=600k", "tmpfs"]).arg(&folder).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
         return skip(NAME, "can't mount a tmpfs; run as root");
     }
@@ -588,7 +588,9 @@ fn a_full_disk() {
     let mut filler = File::create(tiny.0.join("filler")).expect("a file");
     while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
     let outcome = home.run(&arguments);
-    outcome.says("full", 2, &["no space to write to the store", "free space"]);
+    // Its file may still have room for the job and none for the window, which is measured and shown then.
+    let code = if outcome.stdout.is_empty() { 2 } else { 1 };
+    outcome.says("full", code, &["no space to write to the store", "free space"]);
     job.goes_on("full");
     // Full when the window is over: its own file has no room, and keeps what it had before.
     let (json, earlier) = (tiny.0.join("report.json"), "earlier");

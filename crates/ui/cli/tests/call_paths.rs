@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Specimen, alone};
+use common::{Home, LIMIT, RANKS, Specimen, alone};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, skip, threads_running};
@@ -129,13 +129,13 @@ int main(int argc, char **argv) {
 "#;
 
 /// A file's text as a program, or a library, of one of the MPI libraries.
-fn compiled(desk: &Desk, (mpi, language): (Mpi, &str), name: &str, text: &str, options: &[&str]) -> PathBuf {
+fn compiled(home: &Home, (mpi, language): (Mpi, &str), name: &str, text: &str, options: &[&str]) -> PathBuf {
     let suffix = match language {
         "mpif90" => "f90",
         "mpicxx" => "cc",
         _ => "c",
     };
-    let (source, program) = (desk.path(&format!("{name}.{suffix}")), desk.path(name));
+    let (source, program) = (home.path(&format!("{name}.{suffix}")), home.path(name));
     std::fs::write(&source, text).expect("its source");
     let compiler = format!("{language}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
     let (sources, libraries): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| !option.starts_with("-l"));
@@ -160,11 +160,11 @@ fn started_as(launch: Launch) -> Running {
 }
 
 /// A window, after which nothing of it is left.
-fn window(desk: &Desk, job: &mut Running, options: &str) -> Report {
+fn window(home: &Home, job: &mut Running, options: &str) -> Report {
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let options = format!("--mark calls {options}");
-    let (code, report) = desk.attach(pids[0], &options).expect("a report");
+    let (code, report) = home.attach(pids[0], &options).expect("a report");
     assert!(code == 0 || !report.window.valid, "{code}: {:?}", report.warnings);
     for before in before {
         let pid = before.pid();
@@ -175,7 +175,7 @@ fn window(desk: &Desk, job: &mut Running, options: &str) -> Report {
 }
 
 fn calls_of(report: &Report, function: &str) -> u64 {
-    report.functions.iter().filter(|row| row.name == function).map(|row| row.calls).sum()
+    report.functions.iter().filter(|row| row.name == function).map(|row| row.calls_counted()).sum()
 }
 
 /// `file:line` of the line that ends in this comment.
@@ -188,7 +188,7 @@ fn line_of(file: &str, text: &str, comment: &str) -> String {
 fn check(report: &Report, step: &str, lines: &[(&str, String)], name: &str) {
     let window = &report.window;
     println!("{name}: {:?}, path {:?}", window.marker, window.marker_path);
-    assert_eq!(window.marker_source, "detected", "{name}: {window:?}");
+    assert_eq!(window.marker_source.word(), "detected", "{name}: {window:?}");
     assert_eq!(calls_of(report, step), u64::from(RANKS) * ITERATIONS, "{name}: its own iterations: {window:?}");
     let marker = window.marker.clone().unwrap_or_default();
     let is_named = |(function, line): &&(&str, String)| marker.contains(&format!("from {function} at {line}"));
@@ -202,15 +202,15 @@ fn check(report: &Report, step: &str, lines: &[(&str, String)], name: &str) {
 #[test]
 fn calls_of_fortran_come_from_the_programs_lines() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let lines =
         [("solve", line_of("steps.f90", FORTRAN, "! solver")), ("steps", line_of("steps.f90", FORTRAN, "! own"))];
     for mpi in Mpi::ALL {
         for options in [&["-O0"][..], &["-O2"], &["-O3", "-fno-omit-frame-pointer"]] {
             let options = [&["-g", "-w", "-fallow-argument-mismatch", "-fno-inline", "-fno-ipa-cp"], options].concat();
-            let program = compiled(&desk, (mpi, "mpif90"), "steps", FORTRAN, &options);
+            let program = compiled(&home, (mpi, "mpif90"), "steps", FORTRAN, &options);
             let mut job = started(mpi, &program);
-            let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step_"));
+            let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --function step_"));
             let name = format!("{} {options:?}", mpi.name());
             check(&report, "step_", &lines, &name);
             assert!(report.window.marker_path.len() > 1, "{name}: through the binding: {:?}", report.window);
@@ -221,24 +221,24 @@ fn calls_of_fortran_come_from_the_programs_lines() {
 #[test]
 fn callers_of_a_library_of_wrappers_are_told_apart() {
     let _alone = alone();
-    let desk = Desk::new();
-    let folder = desk.path("");
+    let home = Home::new();
+    let folder = home.path("");
     let search = [format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())];
     let lines =
         [("solve", line_of("callers.c", CALLERS, "/* solver")), ("norm", line_of("callers.c", CALLERS, "/* own"))];
     for (mpi, options) in [(Mpi::Mpich, "-O0"), (Mpi::OpenMpi, "-O2"), (Mpi::Mpich, "-O3")] {
         let library = compiled(
-            &desk,
+            &home,
             (mpi, "mpicc"),
             "liblayers.so",
             LAYERS,
             &[options, "-fno-optimize-sibling-calls", "-shared", "-fPIC"],
         );
         let own = ["-g", options, "-fno-optimize-sibling-calls", &search[0], &search[1], "-llayers"];
-        let program = compiled(&desk, (mpi, "mpicc"), "callers", CALLERS, &own);
+        let program = compiled(&home, (mpi, "mpicc"), "callers", CALLERS, &own);
         let mut job = started(mpi, &program);
         let asked = format!("--iterations {ITERATIONS} --function step --wrapper liblayers.so");
-        let report = window(&desk, &mut job, &asked);
+        let report = window(&home, &mut job, &asked);
         let name = format!("{} {options}", mpi.name());
         check(&report, "step", &lines, &name);
         assert_eq!(report.window.marker_path.len(), 4, "{name}: {:?}", report.window.marker_path);
@@ -246,7 +246,7 @@ fn callers_of_a_library_of_wrappers_are_told_apart() {
             report.window.marker_path[..3].iter().all(|frame| frame.module == "liblayers.so" && !frame.own);
         assert!(in_library, "{name}: {:?}", report.window.marker_path);
         // Nobody has said that it is one of wrappers: its calls are its own.
-        let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step"));
+        let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --function step"));
         let path = &report.window.marker_path;
         assert!(path.len() == 1 && path[0].module == "liblayers.so", "{name}: {path:?}");
         drop(library);
@@ -256,14 +256,14 @@ fn callers_of_a_library_of_wrappers_are_told_apart() {
 #[test]
 fn without_unwind_tables_a_path_ends_and_that_is_said() {
     let _alone = alone();
-    let desk = Desk::new();
-    let folder = desk.path("");
+    let home = Home::new();
+    let folder = home.path("");
     let search = [format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())];
     let bare = ["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-optimize-sibling-calls"];
-    compiled(&desk, (Mpi::Mpich, "mpicc"), "liblayers.so", LAYERS, &[&bare[..], &["-shared", "-fPIC"]].concat());
+    compiled(&home, (Mpi::Mpich, "mpicc"), "liblayers.so", LAYERS, &[&bare[..], &["-shared", "-fPIC"]].concat());
     let own = ["-g", "-O2", "-fno-optimize-sibling-calls", &search[0], &search[1], "-llayers"];
-    let mut job = started(Mpi::Mpich, &compiled(&desk, (Mpi::Mpich, "mpicc"), "callers", CALLERS, &own));
-    let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --wrapper liblayers.so"));
+    let mut job = started(Mpi::Mpich, &compiled(&home, (Mpi::Mpich, "mpicc"), "callers", CALLERS, &own));
+    let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --wrapper liblayers.so"));
     let path = &report.window.marker_path;
     assert!(path.len() == 1 && path[0].function == "inner" && !path[0].own, "{path:?}");
     let is_said = |warning: &String| warning.contains("inner of liblayers.so") && warning.contains("no unwind table");
@@ -273,14 +273,14 @@ fn without_unwind_tables_a_path_ends_and_that_is_said() {
 #[test]
 fn a_kill_while_paths_are_gone_up_harms_nobody() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let options = ["-g", "-O2", "-w", "-fallow-argument-mismatch"];
     for mpi in Mpi::ALL {
-        let mut job = started(mpi, &compiled(&desk, (mpi, "mpif90"), "steps", FORTRAN, &options));
+        let mut job = started(mpi, &compiled(&home, (mpi, "mpif90"), "steps", FORTRAN, &options));
         let pids = job.rank_pids(LIMIT).expect("its ranks");
         let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
         let words = ["attach", "--iterations", "100000000", "--json", "-", &pids[0].to_string()];
-        let mut attached = desk.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut attached = home.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let is_in = |pid: &i32| {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             maps.contains("/memfd:trimtab")
@@ -299,7 +299,7 @@ fn a_kill_while_paths_are_gone_up_harms_nobody() {
             assert!(std::time::Instant::now() < deadline, "the ranks work on");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let said = desk.trimtab(&["undo", &pids[0].to_string()]);
+        let said = home.trimtab(&["undo", &pids[0].to_string()]);
         assert_eq!(said.code, 0, "{said:?}");
         assert!(!pids.iter().any(is_in), "nothing is left: {said:?}");
         for before in before {
@@ -313,7 +313,7 @@ fn a_kill_while_paths_are_gone_up_harms_nobody() {
 #[test]
 fn calls_of_cplusplus_bindings_come_from_the_programs_lines() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let lines = [
         ("Solver::solve", line_of("bound.cc", CPLUSPLUS, "/* solver")),
         ("norm", line_of("bound.cc", CPLUSPLUS, "/* own")),
@@ -321,22 +321,22 @@ fn calls_of_cplusplus_bindings_come_from_the_programs_lines() {
     let mut built = 0;
     for mpi in Mpi::ALL {
         for options in ["-O0", "-O2"] {
-            if !has_cplusplus_bindings(&desk, mpi) {
+            if !has_cplusplus_bindings(&home, mpi) {
                 skip("C++ bindings", &format!("{} has none; install a library that has", mpi.name()));
                 continue;
             }
             built += 1;
-            let program = compiled(&desk, (mpi, "mpicxx"), "bound", CPLUSPLUS, &["-g", options]);
+            let program = compiled(&home, (mpi, "mpicxx"), "bound", CPLUSPLUS, &["-g", options]);
             let mut job = started(mpi, &program);
-            let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step"));
+            let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --function step"));
             check(&report, "step", &lines, &format!("{} {options}", mpi.name()));
         }
     }
     println!("{built} programs with C++ bindings");
 }
 
-fn has_cplusplus_bindings(desk: &Desk, mpi: Mpi) -> bool {
-    let (source, object) = (desk.path("has.cc"), desk.path("has.o"));
+fn has_cplusplus_bindings(home: &Home, mpi: Mpi) -> bool {
+    let (source, object) = (home.path("has.cc"), home.path("has.o"));
     std::fs::write(&source, "#include <mpi.h>\nint size() { return MPI::COMM_WORLD.Get_size(); }\n")
         .expect("its source");
     let compiler = format!("mpicxx.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
@@ -348,11 +348,11 @@ fn has_cplusplus_bindings(desk: &Desk, mpi: Mpi) -> bool {
 fn a_tool_before_mpi_hides_nobody() {
     let _alone = alone();
     for mpi in Mpi::ALL {
-        let desk = Desk::new();
+        let home = Home::new();
         let program = trimtab_specimens::build("cg", Some(mpi), &Default::default()).expect("the specimen");
         let launch = Launch::mpi(mpi, RANKS, &program).args(["--iterations", "1000000", "--inner", "5"]);
-        let mut job = started_as(launch.measured(&desk.path("truth")).expect("the wrapper"));
-        let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
+        let mut job = started_as(launch.measured(&home.path("truth")).expect("the wrapper"));
+        let report = window(&home, &mut job, &format!("--iterations {ITERATIONS}"));
         let (name, path) = (Specimen::of(mpi, "cg", "").name(), report.window.marker_path.clone());
         println!("{name}: {path:?}");
         assert!(path.last().is_some_and(|frame| frame.own && frame.module == "cg"), "{name}: {path:?}");
@@ -360,6 +360,7 @@ fn a_tool_before_mpi_hides_nobody() {
     }
 }
 
+/// An outer loop of the module itself, and one inside.
 const PYTHON: &str = "\
 from mpi4py import MPI
 import numpy
@@ -368,29 +369,115 @@ value, total = numpy.ones(10), numpy.zeros(10)
 while True:
     for _ in range(3):
         numpy.sort(numpy.random.rand(20000))
-        comm.Allreduce(value, total)
-    comm.Barrier()
+        comm.Allreduce(value, total) # inner
+    comm.Barrier() # outer
 ";
 
-#[test]
-fn calls_of_python_come_from_python_and_that_is_said() {
-    let _alone = alone();
-    let python = &std::fs::canonicalize("/usr/bin/python3").unwrap_or_default();
+/// Functions in functions, methods and a lambda, while another thread runs Python whenever MPI is called without its lock.
+const PYTHON_NESTED: &str = "\
+import threading
+from mpi4py import MPI
+import numpy
+comm = MPI.COMM_WORLD
+right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+value, total = numpy.ones(10), numpy.zeros(10)
+
+def spin():
+    number = 0
+    while True:
+        number = (number * 7 + 1) % 1000003
+
+class Solver:
+    def dot(self, times):
+        for _ in range(times):
+            numpy.sort(numpy.random.rand(20000))
+            comm.Allreduce(value, total) # dot
+
+    def exchange(self):
+        comm.Sendrecv(value, right, # exchange
+                      recvbuf=total,
+                      source=left)
+
+    def step(self):
+        self.dot(2)
+        self.exchange()
+        self.dot(1)
+        for check in [lambda: comm.Barrier()]: # lambda
+            check()
+        comm.Allreduce(total, value) # step
+
+threading.Thread(target=spin, daemon=True).start()
+solver = Solver()
+while True:
+    solver.step()
+";
+
+/// Debian's Python, if it has what these programs need.
+fn python() -> Option<PathBuf> {
+    let python = std::fs::canonicalize("/usr/bin/python3").unwrap_or_default();
     let has_it =
-        Command::new(python).args(["-c", "import mpi4py.MPI, numpy"]).env("OMPI_ALLOW_RUN_AS_ROOT", "1").output();
-    if !has_it.is_ok_and(|output| output.status.success()) {
-        return skip("calls of mpi4py", "Python has no mpi4py or numpy; install python3-mpi4py and python3-numpy");
-    }
-    let desk = Desk::new();
-    let script = desk.path("steps.py");
-    std::fs::write(&script, PYTHON).expect("the script");
-    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, python).args([&script]));
-    let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
+        Command::new(&python).args(["-c", "import mpi4py.MPI, numpy"]).env("OMPI_ALLOW_RUN_AS_ROOT", "1").output();
+    has_it.is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+fn window_of_python(text: &str) -> Option<Report> {
+    let Some(python) = python() else {
+        skip("calls of mpi4py", "Python has no mpi4py or numpy; install python3-mpi4py and python3-numpy");
+        return None;
+    };
+    let home = Home::new();
+    let script = home.path("steps.py");
+    std::fs::write(&script, text).expect("the script");
+    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, &python).args([&script]));
+    let report = window(&home, &mut job, &format!("--iterations {ITERATIONS}"));
     println!("{:?}: {:?} {:?}", report.window.marker, report.window.marker_path, report.warnings);
-    let marker = report.window.marker.clone().unwrap_or_default();
-    assert!(marker.ends_with(" from Python"), "{:?}", report.window);
+    Some(report)
+}
+
+/// The function and line from which calls of a function come, and how many in each iteration of a rank.
+fn lines_of(report: &Report, function: &str) -> Vec<(String, String, u64)> {
+    let rows = report.paths.iter().filter(|row| row.function == function && row.calls > 0);
+    let each = rows.map(|row| {
+        let own = row.own().expect("a path");
+        assert!(own.own && !own.interpreter, "{row:?}");
+        (own.function.clone(), own.line.clone().unwrap_or_default(), row.calls)
+    });
+    let mut each: Vec<(String, String, u64)> = each.collect();
+    each.sort();
+    each
+}
+
+#[test]
+fn calls_of_python_come_from_its_lines() {
+    let _alone = alone();
+    let Some(report) = window_of_python(PYTHON) else { return };
     let path = &report.window.marker_path;
-    assert!(path.len() > 1 && path[0].module.starts_with("MPI.") && !path[0].own, "{path:?}");
-    assert!(path.last().is_some_and(|frame| frame.own && frame.interpreter), "{path:?}");
-    assert!(report.warnings.iter().any(|warning| warning.contains("come from Python")), "{:?}", report.warnings);
+    assert!(path.len() > 2 && path[0].module.starts_with("MPI.") && !path[0].own, "{path:?}");
+    let own = path.last().expect("a path");
+    assert!(own.own && !own.interpreter && own.module == "steps.py" && own.function == "<module>", "{path:?}");
+    let marker = report.window.marker.clone().unwrap_or_default();
+    assert!(marker.contains(" from <module> at steps.py:"), "{:?}", report.window);
+    assert!(!report.warnings.iter().any(|warning| warning.contains("Python")), "{:?}", report.warnings);
+    let iterations = report.window.iterations.expect("it counts");
+    let expected = |comment, each: u64| {
+        vec![("<module>".to_owned(), line_of("steps.py", PYTHON, comment), u64::from(RANKS) * iterations * each)]
+    };
+    assert_eq!(lines_of(&report, "MPI_Allreduce"), expected("# inner", 3), "{:?}", report.paths);
+    assert_eq!(lines_of(&report, "MPI_Barrier"), expected("# outer", 1), "{:?}", report.paths);
+}
+
+#[test]
+fn functions_of_python_are_told_apart_while_other_threads_run() {
+    let _alone = alone();
+    let Some(report) = window_of_python(PYTHON_NESTED) else { return };
+    let iterations = report.window.iterations.expect("it counts");
+    let expected = |function: &str, comment, each: u64| {
+        (function.to_owned(), line_of("steps.py", PYTHON_NESTED, comment), u64::from(RANKS) * iterations * each)
+    };
+    let (dot, step) = (expected("Solver.dot", "# dot", 3), expected("Solver.step", "# step", 1));
+    assert_eq!(lines_of(&report, "MPI_Allreduce"), [dot, step], "{:?}", report.paths);
+    let exchange = expected("Solver.exchange", "# exchange", 1);
+    assert_eq!(lines_of(&report, "MPI_Sendrecv"), [exchange], "{:?}", report.paths);
+    let lambda = expected("Solver.step.<locals>.<lambda>", "# lambda", 1);
+    assert_eq!(lines_of(&report, "MPI_Barrier"), [lambda], "{:?}", report.paths);
 }

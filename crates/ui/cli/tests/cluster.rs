@@ -4,14 +4,16 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, guards, kill, on_nodes, specimen, wait_for};
+use common_cluster::{
+    Cluster, Job, Rank, VARIABLES, Window, agents, children_of, guards, kill, on_nodes, specimen, wait_for,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use trimtab_specimens::{TextSnapshot, has_worked, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
-use trimtab_types::report::Report;
+use trimtab_types::report::{Estimate, FunctionGroup, FunctionTotal, NeighbourKind, Report};
 
 const NODES: usize = 4;
 
@@ -26,6 +28,7 @@ fn jobs_of_several_nodes() {
     let job = cluster.start("particle", &["--iterations", "100000000"]);
     a_window_is_of_all_ranks(&cluster, &job);
     a_window_is_of_chosen_ranks(&cluster, &job);
+    a_large_jobs_window_is_summed_on_the_way(&cluster, &job);
     a_window_waits_for_the_nodes(&cluster, &job);
     a_window_that_timeout_ends_is_shown(&cluster, &job);
     a_killed_lead_leaves_no_probes(&cluster, &job);
@@ -51,14 +54,17 @@ fn a_window_is_of_all_ranks(cluster: &Cluster<'_>, job: &Job) {
     for node in &report.nodes {
         assert!(node.places.len() == 1 && !node.places[0].cpus_seen.is_empty(), "{node:?}");
         let own = format!("{}.", job.id);
-        assert!(node.neighbours.iter().all(|one| !(one.kind == "slurm" && one.name.starts_with(&own))), "{node:?}");
+        assert!(
+            node.neighbours.iter().all(|one| !(one.kind == NeighbourKind::Slurm && one.name.starts_with(&own))),
+            "{node:?}"
+        );
     }
     // Each rank of the 2-D mesh has neighbours, and what one sends another is what it gets of it.
     assert!(report.links.iter().any(|link| link.messages > 0), "{:?}", report.links);
     assert!(report.communication_fraction.is_some_and(|share| share.mean > 0.0 && share.mean < 1.0));
     job.check_untouched();
     let again = cluster.window(&["measure", &report.job.id]);
-    assert_eq!((again.job.id, again.window.batch), (report.job.id, 1), "another window of the same job");
+    assert_eq!((again.job.id, again.window.number), (report.job.id, 1), "another window of the same job");
     job.check_untouched();
     let audit = fs::read_to_string(cluster.folder("state").join("trimtab/audit.jsonl")).expect("the audit log");
     let count = |word: &str| audit.lines().filter(|line| line.contains(word)).count();
@@ -82,13 +88,57 @@ fn a_window_is_of_chosen_ranks(cluster: &Cluster<'_>, job: &Job) {
     job.check_untouched();
 }
 
+/// With the limit lowered the nodes' agents sum their ranks, and the tree the nodes. As many iterations with every rank's
+/// details have the same calls, and a share and a pace that agree.
+fn a_large_jobs_window_is_summed_on_the_way(cluster: &Cluster<'_>, job: &Job) {
+    let window = |options: &[&str]| {
+        let words = ["attach", "--slurm", &job.id, "--iterations", "80", "--detail-ranks-max", "3"];
+        let report = cluster.window(&[&words, options].concat());
+        assert!(
+            report.window.valid && report.window.iterations == Some(80),
+            "{:?} {:?}",
+            report.window,
+            report.warnings
+        );
+        job.check_untouched();
+        report
+    };
+    let (summed, whole) = (window(&[]), window(&["--all-ranks"]));
+    assert!(whole.reduced.is_none() && !whole.links.is_empty(), "{whole:?}");
+    let reduced = summed.reduced.as_ref().unwrap_or_else(|| panic!("it is not summed: {summed:?}"));
+    assert_eq!((reduced.ranks, reduced.nodes.len()), (NODES as u32, NODES), "{reduced:?}");
+    assert!(reduced.nodes.iter().all(|node| node.ranks == 1 && node.computation_s > Some(0.0)), "{reduced:?}");
+    assert_eq!(reduced.histogram.iter().map(|class| class.ranks).sum::<u32>(), NODES as u32, "{reduced:?}");
+    assert!(summed.links.is_empty() && summed.wait_states.is_empty() && !reduced.left_out.is_empty(), "{summed:?}");
+    // Which of the loops inside are seen to run is a matter of samples: only the main one is in every window.
+    let main_loop = summed.window.main_loop.clone().expect("a loop");
+    assert_eq!(whole.window.main_loop.as_ref(), Some(&main_loop));
+    let main_loop = format!("loop {} of {}", main_loop.number, main_loop.function);
+    let is_inner = |function: &FunctionTotal| function.group == FunctionGroup::Loop && function.name != main_loop;
+    let calls = |report: &Report| {
+        let outer = report.functions.iter().filter(|function| !is_inner(function));
+        let all = outer.map(|function| (function.name.clone(), function.calls_counted(), function.bytes));
+        all.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(calls(&summed), calls(&whole));
+    for (name, of) in [
+        ("share", (|report| report.communication_fraction) as fn(&Report) -> Option<Estimate>),
+        ("pace", |report| report.time_per_iteration_s),
+    ] {
+        let (one, other) = (of(&summed).expect(name), of(&whole).expect(name));
+        assert!(one.half_width_95.is_some() && one.samples == other.samples, "{name}: {one:?} {other:?}");
+        // Two windows of a job that shares two processors.
+        assert!((one.mean / other.mean).ln().abs() < 2.0_f64.ln(), "{name}: {one:?} {other:?}");
+    }
+}
+
 /// Agents that stay on the nodes say how busy they are, and how fast the program is.
 fn a_window_waits_for_the_nodes(cluster: &Cluster<'_>, job: &Job) {
     for (when, kind, shown) in [("load>0.001", "load", " on "), ("rate<1000000", "rate", "iterations per second")] {
         let report = cluster.window(&["attach", "--slurm", &job.id, "--when", when]);
         let event = report.window.event.clone().expect("it was waited for");
         assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
-        assert!(event.kind == kind && event.value.contains(shown), "{event:?}");
+        assert!(event.kind.word() == kind && event.value.contains(shown), "{event:?}");
         job.check_untouched();
     }
     wait_for("agents have gone", || agents().is_empty());
@@ -109,7 +159,7 @@ fn a_window_that_timeout_ends_is_shown(cluster: &Cluster<'_>, job: &Job) {
         }
         let report: Report = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"));
         assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
-        assert_eq!(report.window.ended_by, "interrupted", "{:?}", report.warnings);
+        assert_eq!(report.window.ended_by.word(), "interrupted", "{:?}", report.warnings);
         return;
     }
     panic!("nothing was recorded within the longest limit");
@@ -128,13 +178,19 @@ fn a_killed_lead_leaves_no_probes(cluster: &Cluster<'_>, job: &Job) {
     job.check_untouched();
 }
 
+/// A window that its time ends, with probes in all ranks: one that is interrupted may have recorded nothing yet.
+fn long_window(cluster: &Cluster<'_>, job: &Job) -> Window {
+    let words = ["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"];
+    let window = cluster.begin_window(&words);
+    wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    window
+}
+
 /// The window goes on without that agent's rank, and says so; when the lease is over, the rank is restored.
 fn a_killed_agent_is_named_and_what_it_left_comes_out(cluster: &Cluster<'_>, job: &Job) {
     let log = cluster.folder("state").join("trimtab/audit.jsonl");
     let restored = || fs::read_to_string(&log).expect("the audit log").matches("\"event\":\"restored\"").count();
-    let window =
-        cluster.begin_window(&["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"]);
-    wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    let window = long_window(cluster, job);
     assert_eq!(guards().len(), NODES, "one beside each agent");
     let before = restored();
     kill(agents()[0]);
@@ -150,9 +206,7 @@ fn a_killed_agent_is_named_and_what_it_left_comes_out(cluster: &Cluster<'_>, job
 
 /// The next window finds what both left.
 fn a_killed_agent_and_its_guard_are_cleaned_up_after(cluster: &Cluster<'_>, job: &Job) {
-    let window =
-        cluster.begin_window(&["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"]);
-    wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    let window = long_window(cluster, job);
     let victim = agents()[0];
     children_of(victim as u32).into_iter().for_each(kill);
     kill(victim);
@@ -172,9 +226,7 @@ fn a_killed_agent_and_its_guard_are_cleaned_up_after(cluster: &Cluster<'_>, job:
 
 /// Its agent hears nothing of the lead and takes the probes out by itself; the job goes on when the network is back.
 fn a_node_that_is_cut_off_restores_its_ranks(cluster: &Cluster<'_>, job: &Job) {
-    let window =
-        cluster.begin_window(&["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"]);
-    wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    let window = long_window(cluster, job);
     cluster.testbed.cut(2, true).expect("the link goes down");
     wait_for("a rank restored without the lead", || job.ranks.iter().any(Rank::is_untouched));
     let (code, report) = window.end();
@@ -233,7 +285,11 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     let host = cluster.testbed.name(NODES);
     let named = format!("rank 3 on {host} (stripped) has no function value");
     assert!(report.warnings.iter().any(|warning| warning.contains(&named)), "{:?}", report.warnings);
-    assert!(report.functions.iter().any(|row| row.name == "value" && row.calls > 0), "{:?}", report.functions);
+    assert!(
+        report.functions.iter().any(|row| row.name == "value" && row.calls_counted() > 0),
+        "{:?}",
+        report.functions
+    );
     // Nothing of the last node is known: no rank, no link and no call of it.
     assert!(report.links.iter().all(|link| link.from != 3), "{:?}", report.links);
     scripts_are_put_where_they_have_a_place(cluster, words[2], host);

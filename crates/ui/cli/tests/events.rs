@@ -19,15 +19,15 @@ fn json(home: &Home, arguments: &[&str]) -> Value {
 }
 
 /// A home whose calls go through a folder of its own.
-struct Place {
+struct TestPlace {
     home: Home,
 }
 
-impl Place {
-    fn new() -> Place {
+impl TestPlace {
+    fn new() -> TestPlace {
         let home = Home::new();
         fs::create_dir(home.path("run")).expect("a folder");
-        Place { home }
+        TestPlace { home }
     }
 
     fn start(&self, arguments: &[&str]) -> Started {
@@ -83,7 +83,7 @@ fn window_of(file: &Path, kind: &str, launcher: &str) -> Option<Value> {
 #[test]
 fn another_job_that_comes_and_goes_triggers_windows() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     let file = place.home.path("windows.json");
     let words = ["--when", "job-start,job-end", "--windows", "0", "--json", &file.to_string_lossy()];
     let waiting = place.waiting(&job, &words);
@@ -120,7 +120,7 @@ fn another_job_that_comes_and_goes_triggers_windows() {
 #[test]
 fn calls_and_signals_trigger_windows() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     assert_eq!(place.trigger(&[&job.launcher()]).0, 2, "nobody waits");
     let file = place.home.path("windows.json");
     let arguments = ["--when", "call", "--windows", "0", "--json", &file.to_string_lossy()];
@@ -151,12 +151,12 @@ fn calls_and_signals_trigger_windows() {
 
 /// A site on this machine: a controller, and identities of whoever runs the test and of somebody else.
 struct Site<'a> {
-    place: &'a Place,
+    place: &'a TestPlace,
     controller: Started,
 }
 
 impl Site<'_> {
-    fn start(place: &Place) -> Site<'_> {
+    fn start(place: &TestPlace) -> Site<'_> {
         let path = |name: &str| place.home.path(name).display().to_string();
         let own = format!("user:{}", rustix::process::geteuid().as_raw());
         for words in [&["init", &path("site")][..], &["issue", &path("site"), &own, "user:4243"]] {
@@ -191,7 +191,7 @@ impl Site<'_> {
 #[test]
 fn a_call_through_the_api_triggers_a_window() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     let site = Site::start(&place);
     let (uid, file) = (rustix::process::geteuid().as_raw(), place.home.path("windows.json"));
     let (options, shown) = (site.options(uid), file.to_string_lossy().into_owned());
@@ -221,7 +221,7 @@ fn a_call_through_the_api_triggers_a_window() {
 #[test]
 fn times_loads_and_paces_trigger_windows() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::OpenMpi, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::OpenMpi, ""));
     for (when, kind) in [
         ("after=1s", "after"),
         ("every=1s", "every"),
@@ -245,7 +245,7 @@ fn times_loads_and_paces_trigger_windows() {
 #[test]
 fn iterations_are_counted_in_the_program() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     let launcher = job.launcher();
     let words = ["attach", "--when", "iterations>=2000", "--max-seconds", "1", "--json", "-", launcher.as_str()];
     let outcome = place.start(&words).wait();
@@ -263,7 +263,7 @@ fn iterations_are_counted_in_the_program() {
 #[test]
 fn what_can_not_be_waited_for_is_said() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     let launcher = job.launcher();
     for (when, expected) in [
         ("load>8,iterations>=5", "wait for it alone"),
@@ -287,7 +287,7 @@ fn what_can_not_be_waited_for_is_said() {
 #[test]
 fn windows_of_two_jobs_overlap() {
     let _alone = alone();
-    let place = Place::new();
+    let place = TestPlace::new();
     // The launcher of Open MPI is what a job is called by, on one machine.
     let jobs = [steady(Mpi::OpenMpi, ""), steady(Mpi::OpenMpi, "")];
     // Both are asked to end when both have something to show, however long that takes.
@@ -307,7 +307,7 @@ fn windows_of_two_jobs_overlap() {
 }
 
 /// The reports of two windows that were open together for so many seconds; `None` if one had recorded nothing yet.
-fn overlapping(place: &Place, jobs: &[Job; 2], wait_s: u64) -> Option<[Value; 2]> {
+fn overlapping(place: &TestPlace, jobs: &[Job; 2], wait_s: u64) -> Option<[Value; 2]> {
     let files = ["first.json", "second.json"].map(|name| place.home.path(name).to_string_lossy().into_owned());
     let start = |number: usize| {
         let launcher = jobs[number].launcher();
@@ -332,7 +332,7 @@ fn overlapping(place: &Place, jobs: &[Job; 2], wait_s: u64) -> Option<[Value; 2]
 #[test]
 fn a_second_window_of_the_same_job_is_refused() {
     let _alone = alone();
-    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let (place, job) = (TestPlace::new(), steady(Mpi::Mpich, ""));
     let launcher = job.launcher();
     let was_recorded = [2, 5, 10].into_iter().any(|wait_s| {
         let first = place.start(&["attach", "--iterations", "100000000", "--max-seconds", "60", &launcher]);

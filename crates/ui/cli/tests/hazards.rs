@@ -99,11 +99,15 @@ fn all_hazards_are_survived() {
 fn a_loop_that_lends_its_bytes_goes_on() {
     let (_alone, home) = (alone(), Home::new());
     let mut hazard = Hazard::start(HazardVariant::Small, "sums");
+    let mut hits = 0;
     for round in 0..12 {
         let outcome = hazard.probe(&home, "exit asm_sums { n++ } for 20 ms;");
-        assert!(outcome.code() == 0 && outcome.hits() > 0, "round {round}: {outcome:?}");
+        assert!(outcome.code() == 0, "round {round}: {outcome:?}");
+        // On a busy machine it may have no processor for so long.
+        hits += outcome.hits();
         hazard.is_as_its_files(&format!("round {round}"));
     }
+    assert!(hits > 0, "no probe was hit");
     hazard.ends_well();
 }
 
@@ -372,11 +376,13 @@ fn an_end_by_a_fault_is_said_and_an_error() {
             "",
             ["ended by SIGSEGV while trimtab had patched 1 place of fault_sums", "run it again without trimtab"],
         ),
-        ("after", "for 80 ms;", ["ended by SIGSEGV less than a second after trimtab took out its probes", "report"]),
+        ("after", "for 500 ms;", ["ended by SIGSEGV less than a second after trimtab took out its probes", "report"]),
     ] {
         let hazard = Hazard::start(HazardVariant::Optimised, "fault_end");
         let pid = hazard.pid();
-        let probe = home.start(&["probe", &format!("entry fault_sums {{ n++ }} {limit}"), &pid.to_string()]);
+        let mut command = home.command(&["probe", &format!("entry fault_sums {{ n++ }} {limit}"), &pid.to_string()]);
+        command.env_remove("TRIMTAB_WATCHED_MS");
+        let probe = home.start_command(command);
         until("probes", || changed_code(pid).is_some());
         if name == "after" {
             until("removal", || changed_code(pid).is_none());

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, skip, threads_running};
 use trimtab_testbed::{Ssh, Testbed};
-use trimtab_types::report::Report;
+use trimtab_types::report::{EventKind, Report};
 
 /// A rank on each.
 const HOSTS: usize = 2;
@@ -66,7 +66,7 @@ fn mpirun_over_ssh() {
         let mut job = hosts.start(Mpi::OpenMpi, &program(Mpi::OpenMpi));
         let report = hosts.whole_window(&["attach", &job.pid], &job);
         let again = hosts.whole_window(&["measure", &report.job.id], &job);
-        assert_eq!((&again.job.id, again.window.batch), (&report.job.id, 1), "another window of the same job");
+        assert_eq!((&again.job.id, again.window.number), (&report.job.id, 1), "another window of the same job");
         let first = report.ranks.iter().find(|rank| rank.host == hosts.testbed.name(FIRST)).expect("one is here");
         let by_rank = hosts.whole_window(&["attach", &first.pid.to_string()], &job);
         assert_eq!(by_rank.job.id, report.job.id, "by a rank beside the launcher");
@@ -102,10 +102,13 @@ fn a_launch_over_ssh_is_measured() {
     on_hosts("a_launch_over_ssh_is_measured", |hosts| {
         let program = build("steady", Some(Mpi::OpenMpi), &Variant::default()).expect("it builds");
         let words = hosts.launch(Mpi::OpenMpi, &program.canonicalize().expect("it is there"));
-        let file = hosts.testbed.folder().join("run.json");
+        let (file, end) = (hosts.testbed.folder().join("run.json"), hosts.testbed.folder().join("end"));
         let mut run = hosts.trimtab(&["run", "--iterations", "10", "--json"]);
-        run.arg(&file).arg("--").args(&words).args(["--iterations", "10000", "--exit", "0"]);
-        let Output { status, stdout, stderr } = run.output().expect("it runs");
+        run.arg(&file).arg("--").args(&words).arg("--until").arg(&end).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = run.spawn().expect("it runs");
+        wait_for("a report", || file.exists() || run.try_wait().expect("its state").is_some());
+        fs::write(&end, "").expect("it is ours");
+        let Output { status, stdout, stderr } = run.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&stderr);
         assert!(status.success(), "{status:?} {said}");
         assert!(String::from_utf8_lossy(&stdout).contains("checksum"), "{stdout:?}");
@@ -124,10 +127,10 @@ fn windows_wait_for_what_happens_on_all_hosts() {
         let loaded = hosts.whole_window(&["attach", "--when", "load>0.001", &job.pid], &job);
         let event = loaded.window.event.expect("it was waited for");
         let is_named = (1..=HOSTS).any(|node| event.value.ends_with(&format!(" on {}", hosts.testbed.name(node))));
-        assert!(event.kind == "load" && is_named, "{event:?}");
+        assert!(event.kind.word() == "load" && is_named, "{event:?}");
         let slow = hosts.whole_window(&["attach", "--when", "rate<1000000", &job.pid], &job);
         let event = slow.window.event.expect("it was waited for");
-        assert!(event.kind == "rate" && event.value.contains("iterations per second"), "{event:?}");
+        assert!(event.kind.word() == "rate" && event.value.contains("iterations per second"), "{event:?}");
         a_job_on_the_other_host_comes_and_goes(hosts, &job);
         job.check_untouched();
         wait_for("agents have gone", || agents().is_empty());
@@ -162,7 +165,7 @@ fn a_job_on_the_other_host_comes_and_goes(hosts: &Hosts<'_>, job: &Job) {
     assert!(waiting.wait().expect("it ends").success(), "{rest:?}");
     let text = fs::read_to_string(&file).expect("windows");
     let reports = text.lines().map(|line| serde_json::from_str::<Report>(line).expect("a report"));
-    for (report, kind) in reports.zip(["job-start", "job-end"]) {
+    for (report, kind) in reports.zip([EventKind::JobStart, EventKind::JobEnd]) {
         check(hosts, &report);
         let event = report.window.event.expect("it was waited for");
         let is_there = event.value.contains(&format!(" on {} (", hosts.testbed.name(2)));

@@ -8,7 +8,8 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone};
+use common::{Home, LIMIT, RANKS, alone};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -84,15 +85,15 @@ const PROGRAMS: [Program; 3] = [
     },
 ];
 
-fn compiled(desk: &Desk, program: &Program, form: &Form, mpi: Mpi, level: &str) -> PathBuf {
+fn compiled(home: &Home, program: &Program, form: &Form, mpi: Mpi, level: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/how_far").join(program.source);
-    let output = desk.path(&format!("{}-{}{level}.bin", program.source, form.number));
+    let output = home.path(&format!("{}-{}{level}.bin", program.source, form.number));
     let mut compiler = Command::new(format!("{}.{}", program.wrapper, mpi.name()));
     // Fortran's small functions would else be part of the main program, and the loop with them.
     let flags = ["-g", "-fno-inline-functions-called-once", "-fno-inline-small-functions"];
     compiler.args(flags).arg(level).arg(format!("-DFORM={}", form.number));
     compiler.args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", "-o"]).arg(&output).arg(&source).arg("-lm");
-    let compiled = compiler.current_dir(desk.path("")).output().expect("the compiler runs");
+    let compiled = compiler.current_dir(home.path("")).output().expect("the compiler runs");
     assert!(compiled.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&compiled.stderr));
     output
 }
@@ -117,7 +118,7 @@ fn wait_for(job: &mut Running, step: u64) {
 
 /// Attaches once; the report and all that the program printed. `Err` with the words where it had ended before.
 fn attached(
-    desk: &Desk,
+    home: &Home,
     program: &Path,
     mpi: Mpi,
     (function, part): (&str, u64),
@@ -128,7 +129,7 @@ fn attached(
     let texts: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("it can be read")).collect();
     wait_for(&mut job, STEPS * part / 100);
     let options = format!("--loop {function}:1 --iterations 12 --max-seconds 20");
-    let report = match desk.attach(job.pid(), &options) {
+    let report = match home.attach(job.pid(), &options) {
         Ok((_, report)) => report,
         Err(said) if ["ended", "no process"].iter().any(|words| said.stderr.contains(words)) => return Err(said.stderr),
         Err(said) => panic!("{function}: {said:?}"),
@@ -136,6 +137,10 @@ fn attached(
     for text in &texts {
         // A program that has ended has no text any more.
         assert!(text.difference_now().is_ok_and(|difference| difference.is_none()) || job.poll().is_ok(), "unchanged");
+    }
+    // The rest is gone through without its computing.
+    for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        let _may_have_ended = kill_process(pid, Signal::USR1);
     }
     let finished = job.wait(LIMIT).expect("it ends");
     assert!(finished.status.success(), "{finished:?}");
@@ -147,7 +152,7 @@ fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (boo
     let Some(progress) = report.window.progress.clone() else { panic!("{name}: nothing is said: {:?}", report.window) };
     let LoopProgress { done, remaining, total, total_at_most, .. } = progress.clone();
     let (window, all) = (&report.window, steps.last().expect("steps").0);
-    let ended = window.started_unix_s + window.duration_s;
+    let ended = window.started_unix_s.expect("it began") + window.duration_s;
     let at_end = |late: f64| steps.iter().take_while(|step| step.1 <= ended + late).count() as u64;
     let (least, most) = (at_end(-PRINTED_S), at_end(PRINTED_S));
     let is_near = |done: u64| (least.saturating_sub(1)..=most + 1).contains(&done);
@@ -183,11 +188,11 @@ fn counts_are_the_programs_or_not_claimed() {
             let mpi = Mpi::ALL[turn % Mpi::ALL.len()];
             let part = PARTS[(turn / 2) % PARTS.len()];
             turn += 1;
-            let desk = Desk::new();
+            let home = Home::new();
             let name = format!("{} form {} {level} {} at {part} %", program.source, form.number, mpi.name());
-            let binary = compiled(&desk, program, form, mpi, level);
+            let binary = compiled(&home, program, form, mpi, level);
             attempted += u64::from(form.is_plain);
-            let (report, steps) = match attached(&desk, &binary, mpi, (form.function, part)) {
+            let (report, steps) = match attached(&home, &binary, mpi, (form.function, part)) {
                 Ok(attached) => attached,
                 Err(said) => {
                     println!("{name}: {said}");

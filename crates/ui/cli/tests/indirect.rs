@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Desk, alone, mpi_library};
+use common::{Home, alone, mpi_library};
 use std::process::Command;
 use trimtab_specimens::{Launch, Running, TextSnapshot, threads_running};
 use trimtab_types::report::{FunctionTotal, Report};
@@ -41,8 +41,8 @@ int main(void) {
 const ITERATIONS: u64 = 10;
 
 /// The program, as a job of one rank.
-fn start(desk: &Desk) -> Running {
-    let (source, program) = (desk.path("copies.c"), desk.path("copies"));
+fn start(home: &Home) -> Running {
+    let (source, program) = (home.path("copies.c"), home.path("copies"));
     std::fs::write(&source, PROGRAM).expect("its source");
     let built =
         Command::new("gcc").args(["-O1", "-Wl,-z,dynamic-undefined-weak", "-o"]).arg(&program).arg(&source).status();
@@ -57,32 +57,37 @@ fn row<'a>(report: &'a Report, name: &str) -> Option<&'a FunctionTotal> {
     report.functions.iter().find(|row| row.name == name || row.other_names.iter().any(|other| other == name))
 }
 
-fn window(desk: &Desk, job: &Running, functions: &str) -> Report {
+fn window(home: &Home, job: &Running, functions: &str) -> Report {
     let options = format!("{functions} --group comm --iterations {ITERATIONS} --max-seconds 60");
-    let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{options}: {said:?}"));
+    let (code, report) = home.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{options}: {said:?}"));
     assert!(code == 0 && report.window.valid, "{options}: {:?}", report.warnings);
-    assert_eq!(report.window.marker_source, "measuremark", "{options}");
+    assert_eq!(report.window.marker_source.word(), "measuremark", "{options}");
     report
 }
 
 #[test]
 fn the_code_that_the_loader_chose_is_measured() {
     let _alone = alone();
-    let desk = Desk::new();
-    let job = start(&desk);
+    let home = Home::new();
+    let job = start(&home);
     let before = TextSnapshot::of(job.pid()).expect("its text");
 
-    let report = window(&desk, &job, "--function memcpy --function memmove --function strlen");
+    let report = window(&home, &job, "--function memcpy --function memmove --function strlen");
     let [copy, shift, length] = ["memcpy", "memmove", "strlen"].map(|name| row(&report, name).expect(name));
     // Mostly both are the same code; then their calls can't be told apart, and the row says so.
     let (copies, shifts) = if copy == shift { (50, 50) } else { (30, 20) };
     assert_eq!(copy.name, "memcpy");
-    assert_eq!((copy.calls, shift.calls), (copies * ITERATIONS, shifts * ITERATIONS), "{:?}", report.functions);
-    assert_eq!((length.calls, length.name.as_str()), (10 * ITERATIONS, "strlen"));
+    assert_eq!(
+        (copy.calls_counted(), shift.calls_counted()),
+        (copies * ITERATIONS, shifts * ITERATIONS),
+        "{:?}",
+        report.functions
+    );
+    assert_eq!((length.calls_counted(), length.name.as_str()), (10 * ITERATIONS, "strlen"));
     assert!(copy.time_s.is_some_and(|time_s| time_s > 0.0), "{copy:?}");
 
-    let report = window(&desk, &job, "--function str*@libc.so");
-    assert_eq!(row(&report, "strlen").map(|row| row.calls), Some(10 * ITERATIONS), "by a pattern");
+    let report = window(&home, &job, "--function str*@libc.so");
+    assert_eq!(row(&report, "strlen").map(|row| row.calls_counted()), Some(10 * ITERATIONS), "by a pattern");
     assert_eq!(before.difference_now().expect("its text"), None);
     threads_running(job.pid()).expect("no thread is stopped");
 }
@@ -91,17 +96,17 @@ fn the_code_that_the_loader_chose_is_measured() {
 #[test]
 fn indirect_functions_are_listed_with_their_code() {
     let _alone = alone();
-    let desk = Desk::new();
-    let job = start(&desk);
+    let home = Home::new();
+    let job = start(&home);
     let pid = job.pid().to_string();
     for (name, chosen) in [("strlen@libc.so", true), ("measuremark", false)] {
-        let said = desk.trimtab(&["functions", "--json", &pid, name]);
+        let said = home.trimtab(&["functions", "--json", &pid, name]);
         let rows: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
         assert_eq!(rows[0]["measurable"], true, "{rows}");
         assert_eq!(rows[0]["chosen"].is_string(), chosen, "{rows}");
     }
-    let said = desk.trimtab(&["functions", &pid, "strlen@libc.so"]);
+    let said = home.trimtab(&["functions", &pid, "strlen@libc.so"]);
     assert!(said.stdout.contains("measurable (indirect: this process runs the code at 0x"), "{said:?}");
-    let refused = desk.attach(job.pid(), "--function time@libc.so").expect_err("its code is in the kernel's page");
+    let refused = home.attach(job.pid(), "--function time@libc.so").expect_err("its code is in the kernel's page");
     assert!(refused.stderr.contains("indirect function"), "{refused:?}");
 }

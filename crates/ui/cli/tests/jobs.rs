@@ -33,6 +33,7 @@ fn all_commands_on_jobs_of_several_nodes() {
     a_package_measures_itself_on_all_nodes(&cluster);
     let job = cluster.start("particle", ENDLESS);
     a_job_is_found_from_srun_and_from_a_rank(&cluster, &job);
+    the_end_of_a_job_is_forecast(&cluster, &job);
     what_a_script_counts_is_of_the_whole_job(&cluster, &job);
     messages_come_live_and_stop_ends_it_everywhere(&cluster, &job);
     scripts_that_can_not_run_are_in_no_rank(&cluster, &job);
@@ -42,21 +43,22 @@ fn all_commands_on_jobs_of_several_nodes() {
 
 /// `trimtab run -- srun ...`: all ranks on all nodes, and the program's own end.
 fn a_job_is_launched_and_measured(cluster: &Cluster<'_>) {
-    let (output, report) = launched(cluster, "5", "4000");
+    let end = cluster.folder("end");
+    let (output, report) = launched(cluster, "5", "steady", &["--until", &end.display().to_string()]);
     let (out, err) = texts(&output);
     assert!(report.window.valid && report.window.iterations == Some(5), "{:?} {:?}", report.window, report.warnings);
     assert_eq!(hosts(&report).len(), NODES, "{:?}", report.ranks);
     assert_eq!(output.status.code(), Some(0), "{out} {err}");
-    assert!(out.contains("particle: checksum"), "the program's own words and end: {out} {err}");
+    assert!(out.contains("steady: checksum"), "the program's own words and end: {out} {err}");
     assert!(!out.contains("communication") && err.contains("communication"), "its output is its own: {out} {err}");
     wait_for("no agent left", || agents().is_empty());
 }
 
 /// Slurm ends the agents together with the job: what they have recorded is told before.
 fn a_job_that_ends_in_its_window_is_reported(cluster: &Cluster<'_>) {
-    let (output, report) = launched(cluster, "1000000", "2000");
+    let (output, report) = launched(cluster, "1000000", "particle", &["--iterations", "2000"]);
     let (window, (out, err)) = (&report.window, texts(&output));
-    assert!(!window.valid && window.ended_by == "program-ended", "{window:?} {:?}", report.warnings);
+    assert!(!window.valid && window.ended_by.word() == "program-ended", "{window:?} {:?}", report.warnings);
     assert!(window.iterations.is_some_and(|count| count > 0), "{window:?}");
     assert_eq!(hosts(&report).len(), NODES, "{:?}", report.ranks);
     assert!(report.ranks.iter().all(|rank| rank.iterations > Some(0)), "{:?}", report.ranks);
@@ -65,17 +67,42 @@ fn a_job_that_ends_in_its_window_is_reported(cluster: &Cluster<'_>) {
     wait_for("no agent left", || agents().is_empty());
 }
 
-/// A window of so many iterations of a job that makes so many, begun with it; and its report.
-fn launched(cluster: &Cluster<'_>, window: &str, iterations: &str) -> (Output, Report) {
-    let program = specimen("particle");
+/// By Slurm's number, from windows of all nodes: its loop is that of the window, and how far it is never goes back.
+fn the_end_of_a_job_is_forecast(cluster: &Cluster<'_>, job: &Job) {
+    let forecast = || {
+        let output =
+            cluster.trimtab(&["forecast", "job", "--slurm", &job.id, "--json", "-"]).output().expect("it runs");
+        let (out, err) = texts(&output);
+        let said: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"));
+        assert_eq!(output.status.code(), Some(i32::from(said["end"].is_null())), "{said} {err}");
+        assert_eq!(said["ranks"], Value::from(NODES), "{said} {err}");
+        assert!(said["iterations_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{said} {err}");
+        job.check_untouched();
+        said["iterations_done"].as_u64()
+    };
+    let (first, second) = (forecast(), forecast());
+    assert!(first <= second, "{first:?} {second:?}");
+}
+
+/// A window of so many iterations of a job, begun with it; and its report. A program that runs until there is a file is
+/// given it when the report is there.
+fn launched(cluster: &Cluster<'_>, window: &str, program: &str, words: &[&str]) -> (Output, Report) {
+    let program = specimen(program);
     let file = cluster.folder("run.json");
     let launch = || {
         // A report of an earlier launch is not taken for this one's.
         let _ = fs::remove_file(&file);
+        let _ = fs::remove_file(cluster.folder("end"));
         let mut command = cluster.trimtab(&["run", "--iterations", window, "--json"]);
         command.arg(&file).args(["--", "srun", "--kill-on-bad-exit=1"]);
-        command.args(cluster.srun_words(&program, &["--iterations", iterations]));
-        command.envs(VARIABLES).stdin(Stdio::null()).output().expect("it runs")
+        command.args(cluster.srun_words(&program, words));
+        command.envs(VARIABLES).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = command.spawn().expect("it runs");
+        if let ["--until", end] = words {
+            wait_for("a report", || file.exists() || run.try_wait().expect("its state").is_some());
+            fs::write(end, "").expect("it is ours");
+        }
+        run.wait_with_output().expect("it ends")
     };
     let mut output = launch();
     // Open MPI's TCP transport dies of a message that comes before a rank is ready for it, in about one of fifty starts.

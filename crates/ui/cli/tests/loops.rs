@@ -5,12 +5,12 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments, mpi_library};
+use common::{Home, LIMIT, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments, mpi_library};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Mark, Mpi, Running, Variant};
+use std::time::Duration;
+use trimtab_specimens::{Mark, Mpi, Running, Variant, wait_for};
 use trimtab_types::report::{Detail, Report};
 
 /// Iterations of most windows.
@@ -63,10 +63,10 @@ fn the_main_loop_is_found_without_hints() {
     for row in ROWS {
         let arguments = if row.program == "cg" { SOLVER } else { LONG };
         let specimen = Specimen { mpi: Some(row.mpi), program: row.program, variant: row.variant, arguments };
-        let (desk, job) = (Desk::new(), specimen.start());
-        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
+        let (home, job) = (Home::new(), specimen.start());
+        let report = done(&home, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
         let name = specimen.name();
-        assert_eq!(report.window.marker_source, "detected", "{name}: {:?}", report.window);
+        assert_eq!(report.window.marker_source.word(), "detected", "{name}: {:?}", report.window);
         assert_eq!(report.window.iterations, Some(ITERATIONS), "{name}");
         println!("{name}: by {:?} in {:?}", report.window.marker, report.window.loop_description);
         let calls = calls_of(&report, row.function);
@@ -80,11 +80,11 @@ fn the_main_loop_is_found_without_hints() {
 fn a_fast_loop_is_found_on_a_busy_machine() {
     let _alone = alone();
     let specimen = Specimen::of(Mpi::Mpich, "steady", "--iterations 1000000000000 --work 1 --sleep-us 0");
-    let (desk, job) = (Desk::new(), specimen.start());
+    let (home, job) = (Home::new(), specimen.start());
     let _busy = [Busy::start(), Busy::start()];
     for window in 0..4 {
-        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
-        assert_eq!(report.window.marker_source, "detected", "window {window}: {:?}", report.window);
+        let report = done(&home, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
+        assert_eq!(report.window.marker_source.word(), "detected", "window {window}: {:?}", report.window);
         assert_eq!(calls_of(&report, "MPI_Sendrecv"), u64::from(RANKS) * ITERATIONS, "window {window}");
     }
 }
@@ -110,16 +110,16 @@ impl Drop for Busy {
 #[test]
 fn iterations_that_no_call_marks_begin_alike() {
     let _alone = alone();
-    let desk = Desk::new();
-    let library = mark_library(&desk);
+    let home = Home::new();
+    let library = mark_library(&home);
     let options = format!("--mark calls --iterations {ITERATIONS} --max-seconds 60 --function {TRUE_MARK} --detail 1");
     let rows = [("wave", LONG), ("cg", SOLVER)];
     for (mpi, (program, arguments)) in Mpi::ALL.into_iter().flat_map(|mpi| rows.map(|row| (mpi, row))) {
         let specimen = Specimen::of(mpi, program, arguments);
         let job = specimen.start_with(&library);
-        let report = done(&desk, &job, &options);
+        let report = done(&home, &job, &options);
         let name = specimen.name();
-        assert_eq!(report.window.marker_source, "detected", "{name}: {:?}", report.window);
+        assert_eq!(report.window.marker_source.word(), "detected", "{name}: {:?}", report.window);
         let marker = report.window.marker.clone().unwrap_or_default();
         assert!(marker.contains(", every "), "{name}: a call happens once: {marker}");
         assert_eq!(calls_of(&report, TRUE_MARK), u64::from(RANKS) * ITERATIONS, "{name}: {:?}", report.window);
@@ -129,8 +129,8 @@ fn iterations_that_no_call_marks_begin_alike() {
 }
 
 /// A library with nothing but a function that marks iterations for the truth.
-fn mark_library(desk: &Desk) -> PathBuf {
-    let (source, library) = (desk.path("mark.c"), desk.path("libmark.so"));
+fn mark_library(home: &Home) -> PathBuf {
+    let (source, library) = (home.path("mark.c"), home.path("libmark.so"));
     let text =
         format!("volatile int last, calls;\nvoid {TRUE_MARK}(int number) {{ last = number; calls = calls + 1; }}\n");
     std::fs::write(&source, text).expect("its source");
@@ -146,10 +146,10 @@ fn detected_iterations_are_the_programs_own() {
     for (mpi, way) in rows {
         let arguments: String = format!("{LONG} --tag-iteration {way}");
         let specimen = Specimen::of(mpi, "particle", arguments.leak());
-        let (desk, job) = (Desk::new(), specimen.start());
-        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --detail 100"));
+        let (home, job) = (Home::new(), specimen.start());
+        let report = done(&home, &job, &format!("--iterations {ITERATIONS} --detail 100"));
         let name = specimen.name();
-        assert_eq!(report.window.marker_source, "detected", "{name}");
+        assert_eq!(report.window.marker_source.word(), "detected", "{name}");
         let firsts: Vec<u64> = (0..RANKS).map(|rank| check_tags(&report, rank, &name)).collect();
         assert!(firsts.iter().all(|first| *first == firsts[0]), "{name}: the ranks began with iterations {firsts:?}");
     }
@@ -184,10 +184,10 @@ fn a_function_called_measuremark_wins_over_detection() {
     ];
     for (mpi, variant, program, marker) in rows {
         let specimen = Specimen { mpi: Some(mpi), program, variant, arguments: "--iterations 1000000 --mark" };
-        let (desk, job) = (Desk::new(), specimen.start());
-        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --detail 2 --start 20"));
+        let (home, job) = (Home::new(), specimen.start());
+        let report = done(&home, &job, &format!("--iterations {ITERATIONS} --detail 2 --start 20"));
         let name = specimen.name();
-        assert_eq!(report.window.marker_source, "measuremark", "{name}");
+        assert_eq!(report.window.marker_source.word(), "measuremark", "{name}");
         assert_eq!(report.window.marker.as_deref(), Some(marker), "{name}");
         assert_eq!(calls_of(&report, marker), u64::from(RANKS) * ITERATIONS, "{name}");
         let let_pass = report.window.start.expect("a start");
@@ -206,9 +206,9 @@ fn a_function_called_measuremark_wins_over_detection() {
 fn a_measuremark_that_nobody_calls_does_not_hide_the_loop() {
     let _alone = alone();
     let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", LONG) };
-    let (desk, job) = (Desk::new(), specimen.start());
-    let report = done(&desk, &job, "--iterations 10");
-    assert_eq!(report.window.marker_source, "detected", "{:?}", report.window);
+    let (home, job) = (Home::new(), specimen.start());
+    let report = done(&home, &job, "--iterations 10");
+    assert_eq!(report.window.marker_source.word(), "detected", "{:?}", report.window);
     check_whole_iterations(&report, &specimen.name());
 }
 
@@ -216,16 +216,20 @@ fn a_measuremark_that_nobody_calls_does_not_hide_the_loop() {
 fn without_a_loop_the_window_is_by_time_and_says_so() {
     let _alone = alone();
     let specimen = Specimen::of(Mpi::OpenMpi, "ep", "--iterations 1000000 --every 1000000");
-    let (desk, job) = (Desk::new(), specimen.start());
-    let report = done(&desk, &job, "--max-seconds 1.5");
+    let (home, job) = (Home::new(), specimen.start());
+    let report = done(&home, &job, "--max-seconds 1.5");
     let window = &report.window;
-    assert_eq!((window.marker_source.as_str(), window.ended_by.as_str()), ("time", "max-seconds"), "{window:?}");
+    assert_eq!((window.marker_source.word(), window.ended_by.word()), ("time", "max-seconds"), "{window:?}");
     assert_eq!((&window.marker, window.start, window.iterations), (&None, None, None));
     assert!(window.loop_description.as_deref().is_some_and(|said| said.starts_with("no loop: ")), "{window:?}");
     assert!(report.time_per_iteration_s.is_none() && report.iterations_per_s.is_none());
     assert!(window.duration_s >= 1.4, "it recorded for {} s", window.duration_s);
     let counted = report.functions.iter().filter(|function| function.name.starts_with("loop "));
-    assert!(counted.clone().all(|one| one.calls < 400_000), "none that is passed all the time: {:?}", report.functions);
+    assert!(
+        counted.clone().all(|one| one.calls_counted() < 400_000),
+        "none that is passed all the time: {:?}",
+        report.functions
+    );
     assert!(report.links.is_empty() && counted.count() == report.functions.len(), "{:?}", report.functions);
     assert!(report.ranks.iter().all(|rank| rank.communication_s == Some(0.0) && rank.iterations.is_none()));
     // Read from beside: to a clock tick, and never more than one thread can have used.
@@ -241,17 +245,17 @@ fn a_window_ends_as_it_was_asked_to() {
     let _alone = alone();
     let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --mark") };
     let name = specimen.name();
-    let (desk, job) = (Desk::new(), specimen.start());
+    let (home, job) = (Home::new(), specimen.start());
 
-    let report = done(&desk, &job, "--until-confident 60");
+    let report = done(&home, &job, "--until-confident 60");
     let time = report.time_per_iteration_s.expect("a time");
     // How narrow it is in the end depends on the machine: iterations go on until all ranks can end together.
-    assert_eq!(report.window.ended_by, "confident", "{name}");
+    assert_eq!(report.window.ended_by.word(), "confident", "{name}");
     assert!(time.samples >= 8 && time.half_width_95.is_some(), "{name}: {time:?}");
     check_whole_iterations(&report, &name);
 
-    let (_, report) = desk.attach(job.pid(), "--iterations 1000000 --max-seconds 1.5").expect("a report");
-    assert_eq!(report.window.ended_by, "max-seconds", "{name}");
+    let (_, report) = home.attach(job.pid(), "--iterations 1000000 --max-seconds 1.5").expect("a report");
+    assert_eq!(report.window.ended_by.word(), "max-seconds", "{name}");
     assert!(report.window.duration_s > 0.3, "{name}: {:?}", report.window);
     assert!(report.window.iterations.is_some_and(|count| count >= 2), "{name}: {:?}", report.window);
 }
@@ -262,9 +266,9 @@ fn a_program_is_followed_to_its_end() {
     // Long enough for a machine on which the window begins late.
     let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 4500 --mark") };
     let name = specimen.name();
-    let (desk, job) = (Desk::new(), specimen.start());
-    let (_, report) = desk.attach(job.pid(), "--follow --detail 1 --max-seconds 1.5").expect("a report");
-    assert_eq!(report.window.ended_by, "program-ended", "{name}");
+    let (home, job) = (Home::new(), specimen.start());
+    let (_, report) = home.attach(job.pid(), "--follow --detail 1 --max-seconds 1.5").expect("a report");
+    assert_eq!(report.window.ended_by.word(), "program-ended", "{name}");
     // The last iteration has no mark after it, so it is not a whole one.
     let whole = 4499 - first_arguments(&report, "measuremark")[0];
     assert!(report.ranks.iter().all(|rank| rank.iterations == Some(whole)), "{name}: not {whole}: {:?}", report.ranks);
@@ -296,10 +300,10 @@ fn faults_and_their_handlers_end_a_window() {
 /// Checks what is told when this signal comes to a rank so long after probes are in; false if nothing was recorded by then.
 fn tells_of_a_fault(signal: Signal, ended: &str, code: i32, words: [&str; 2], wait_ms: u64) -> bool {
     let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --handle-faults");
-    let (desk, mut job) = (Desk::new(), specimen.start());
+    let (home, mut job) = (Home::new(), specimen.start());
     let pids = job.rank_pids(LIMIT).expect("ranks");
-    let file = desk.path("report.json");
-    let mut command = desk.command(&["attach", "--follow", "--group", "all", "--json"]);
+    let file = home.path("report.json");
+    let mut command = home.command(&["attach", "--follow", "--group", "all", "--json"]);
     let command = command.arg(&file).arg(job.pid().to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let attach = command.spawn().expect("trimtab runs");
     wait_for("recording", || pids.iter().all(|pid| is_probed(*pid)));
@@ -307,15 +311,19 @@ fn tells_of_a_fault(signal: Signal, ended: &str, code: i32, words: [&str; 2], wa
     let rank = rustix::process::Pid::from_raw(pids[1]).expect("a pid");
     rustix::process::kill_process(rank, signal).expect("it runs");
     let output = attach.wait_with_output().expect("it ends");
+    if signal == Signal::SEGV {
+        assert!(!job.wait(LIMIT).expect("it ends").status.success(), "its rank has ended by a fault");
+    }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     let Ok(report) = std::fs::read_to_string(&file) else {
-        assert!(output.status.code() == Some(2) && err.contains("before"), "{signal:?}: {out} {err}");
+        let is_told = err.contains("before") || words.iter().all(|part| err.contains(part));
+        assert!(output.status.code() == Some(2) && is_told, "{signal:?}: {out} {err}");
         return false;
     };
     assert_eq!(output.status.code(), Some(code), "{signal:?}: {out} {err}");
     let report: Report = serde_json::from_str(&report).expect("JSON");
-    assert!(!report.window.valid && report.window.ended_by == ended, "{signal:?}: {:?}", report.window);
+    assert!(!report.window.valid && report.window.ended_by.word() == ended, "{signal:?}: {:?}", report.window);
     let warned = |part: &&str| report.warnings.iter().any(|warning| warning.contains(*part));
     let late = report.window.begins_late.as_ref().expect("it began in the middle");
     let after_s = late.after_init_s_at_most.expect("its start is known");
@@ -331,14 +339,6 @@ fn is_probed(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("memfd:trimtab")
 }
 
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(3));
-    }
-}
-
 /// Calls of the window are those of its iterations, four sends each on each rank.
 fn check_whole_iterations(report: &Report, name: &str) {
     let count = report.window.iterations.expect("iterations");
@@ -350,9 +350,9 @@ fn arguments_and_records_are_those_of_the_calls() {
     let _alone = alone();
     let arguments = "--iterations 1000000 --size 96 --tag-iteration --mark";
     let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::OpenMpi, "particle", arguments) };
-    let (desk, job) = (Desk::new(), specimen.start());
+    let (home, job) = (Home::new(), specimen.start());
     let options = "--argument MPI_Send:1 --argument MPI_Recv:4 --function MPI_Comm_rank@libmpi --detail 3";
-    let report = done(&desk, &job, &format!("--iterations {ITERATIONS} {options}"));
+    let report = done(&home, &job, &format!("--iterations {ITERATIONS} {options}"));
     let ranks = u64::from(RANKS);
     let sum = |name: &str| report.functions.iter().find(|f| f.name == name).expect(name).argument_sum;
     assert_eq!(sum("MPI_Send"), Some((96 * 4 * ranks * ITERATIONS) as i64), "elements of all sends");
@@ -377,15 +377,15 @@ fn arguments_and_records_are_those_of_the_calls() {
 #[test]
 fn input_output_memory_and_sleep_are_counted() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let library = mpi_library();
     let specimen = Specimen { variant: MARKED, ..Specimen::alone("plain", "--endless --mark --size 1000") };
     let job = specimen.start_with(&library);
-    let report = done(&desk, &job, "--group io,mem,sleep --iterations 10");
-    assert_eq!(report.window.marker_source, "measuremark");
+    let report = done(&home, &job, "--group io,mem,sleep --iterations 10");
+    assert_eq!(report.window.marker_source.word(), "measuremark");
     let counted = |name: &str| {
         let found = report.functions.iter().find(|function| function.name == name);
-        found.map_or((0, None), |function| (function.calls, function.bytes))
+        found.map_or((0, None), |function| (function.calls_counted(), function.bytes))
     };
     let rows = [
         ("write", (200, Some(200_000))),
@@ -403,18 +403,18 @@ fn input_output_memory_and_sleep_are_counted() {
         assert_eq!(counted(name), expected, "{name} among {names:?}");
     }
     let rank = &report.ranks[0];
-    let slept_s = rank.group_s.iter().find(|group| group.group == "sleep").expect("sleeping").time_s;
+    let slept_s = rank.group_s.iter().find(|group| group.group.word() == "sleep").expect("sleeping").time_s;
     assert!(slept_s >= 20.0 * 100e-6, "it slept for {slept_s} s in 20 naps of 100 us");
 }
 
 /// One window of a job, complete.
-fn done(desk: &Desk, job: &Running, options: &str) -> Report {
-    let (code, report) = desk.attach(job.pid(), options).unwrap_or_else(|said| panic!("{options}: {said:?}"));
+fn done(home: &Home, job: &Running, options: &str) -> Report {
+    let (code, report) = home.attach(job.pid(), options).unwrap_or_else(|said| panic!("{options}: {said:?}"));
     assert!(report.window.valid, "{options}: {:?}", report.warnings);
     assert_eq!(code, 0, "{options}: {:?}", report.window);
     report
 }
 
 fn calls_of(report: &Report, function: &str) -> u64 {
-    report.functions.iter().filter(|found| found.name == function).map(|found| found.calls).sum()
+    report.functions.iter().filter(|found| found.name == function).map(|found| found.calls_counted()).sum()
 }

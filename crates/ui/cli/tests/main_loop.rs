@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone};
+use common::{Home, LIMIT, RANKS, alone};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,13 +31,13 @@ const PROGRAMS: [Program; 3] = [
     Program { source: "steps.f90", wrapper: "mpifort", function: "flow::solve" },
 ];
 
-fn compiled(desk: &Desk, program: &Program, mpi: Mpi, flags: &[&str]) -> PathBuf {
+fn compiled(home: &Home, program: &Program, mpi: Mpi, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main_loop").join(program.source);
-    let output = desk.path(program.source).with_extension("bin");
+    let output = home.path(program.source).with_extension("bin");
     let mut compiler = Command::new(format!("{}.{}", program.wrapper, mpi.name()));
     compiler.args(flags).args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", "-o"]).arg(&output).arg(&source).arg("-lm");
     // Fortran's module goes beside the program.
-    let compiled = compiler.current_dir(desk.path("")).output().expect("the compiler runs");
+    let compiled = compiler.current_dir(home.path("")).output().expect("the compiler runs");
     assert!(compiled.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&compiled.stderr));
     output
 }
@@ -60,7 +60,7 @@ fn working(mut job: Running) -> Running {
 
 fn calls(report: &Report, function: &str) -> (u64, Option<u64>) {
     let found = report.functions.iter().find(|one| one.name == function);
-    found.map_or((0, None), |found| (found.calls, found.bytes))
+    found.map_or((0, None), |found| (found.calls_counted(), found.bytes))
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn iterations_are_passes_of_the_loop() {
         for (turn, flags) in [["-O0", "-g"], ["-O2", "-g"], ["-O3", "-g"]].into_iter().enumerate() {
             // Each program with both, each level with both.
             let mpi = Mpi::ALL[(index + turn) % 2];
-            let desk = Desk::new();
+            let home = Home::new();
             let name = format!("{} {} {}", program.source, mpi.name(), flags[0]);
-            let mut job = started(&compiled(&desk, program, mpi, &flags), mpi);
+            let mut job = started(&compiled(&home, program, mpi, &flags), mpi);
             let texts: Vec<TextSnapshot> = snapshots(&mut job);
             let options = format!("--loop {} --iterations {ITERATIONS} --max-seconds 30", program.function);
-            let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+            let (code, report) = home.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
             assert_eq!((code, report.window.valid), (0, true), "{name}: {:?} {:?}", report.window, report.warnings);
             let exchanges = u64::from(RANKS) * ITERATIONS * 5;
             assert_eq!(
@@ -88,7 +88,7 @@ fn iterations_are_passes_of_the_loop() {
             let found = report.window.main_loop.clone().expect("it is a loop");
             assert_eq!(calls(&report, &format!("loop {} of {}", found.number, found.function)).0, 16, "{name}");
             assert!(found.source().is_some_and(|at| at.starts_with(program.source)), "{name}: {found:?}");
-            assert_eq!(report.window.marker_source, "named", "{name}");
+            assert_eq!(report.window.marker_source.word(), "named", "{name}");
             assert_unchanged(&texts, &name);
         }
     }
@@ -99,23 +99,23 @@ fn iterations_are_passes_of_the_loop() {
 fn the_programs_loop_is_taken_without_hints() {
     let _alone = alone();
     for (program, mpi) in PROGRAMS.iter().zip([Mpi::Mpich, Mpi::OpenMpi, Mpi::Mpich]) {
-        let desk = Desk::new();
+        let home = Home::new();
         let name = format!("{} {}", program.source, mpi.name());
-        let mut job = started(&compiled(&desk, program, mpi, &["-O2", "-g"]), mpi);
+        let mut job = started(&compiled(&home, program, mpi, &["-O2", "-g"]), mpi);
         let texts = snapshots(&mut job);
         let options = format!("--iterations {ITERATIONS} --max-seconds 30");
         let mut taken = Vec::new();
         for window in 0..2 {
-            let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+            let (code, report) = home.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
             assert_eq!((code, report.window.valid), (0, true), "{name} {window}: {:?}", report.warnings);
-            assert_eq!(report.window.marker_source, "detected", "{name}");
+            assert_eq!(report.window.marker_source.word(), "detected", "{name}");
             let exchanges = calls(&report, "MPI_Sendrecv").0;
             assert_eq!(exchanges, u64::from(RANKS) * ITERATIONS * 5, "{name} {window}: {:?}", report.window);
             taken.push(report.window.main_loop.clone().expect("a loop of the program"));
         }
         assert_eq!(taken[0], taken[1], "{name}");
         assert!(taken[0].source().is_some_and(|at| at.starts_with(program.source)), "{name}: {taken:?}");
-        let (_, by_calls) = desk.attach(job.pid(), "--mark calls --max-seconds 5").expect("a report");
+        let (_, by_calls) = home.attach(job.pid(), "--mark calls --max-seconds 5").expect("a report");
         assert_eq!(by_calls.window.main_loop, None, "{name}");
         assert_unchanged(&texts, &name);
     }
@@ -127,12 +127,12 @@ fn loops_on_two_sides_of_a_branch_are_one() {
     let _alone = alone();
     let program = Program { source: "sides.c", wrapper: "mpicc", function: "exchange" };
     for (mpi, level) in [(Mpi::OpenMpi, "-O2"), (Mpi::Mpich, "-O0"), (Mpi::Mpich, "-O3")] {
-        let desk = Desk::new();
+        let home = Home::new();
         let name = format!("{} {level}", mpi.name());
-        let mut job = started(&compiled(&desk, &program, mpi, &[level, "-g"]), mpi);
+        let mut job = started(&compiled(&home, &program, mpi, &[level, "-g"]), mpi);
         let texts = snapshots(&mut job);
         let options = format!("--iterations {ITERATIONS} --max-seconds 30");
-        let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+        let (code, report) = home.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
         assert_eq!((code, report.window.valid), (0, true), "{name}: {:?}", report.warnings);
         let found = report.window.main_loop.clone().unwrap_or_else(|| panic!("{name}: {:?}", report.window));
         // Compilers may make a copy of the function for the arguments that they know.
@@ -140,10 +140,10 @@ fn loops_on_two_sides_of_a_branch_are_one() {
         let each = (u64::from(RANKS) * ITERATIONS, Some(u64::from(RANKS) * ITERATIONS * 512));
         assert_eq!((calls(&report, "MPI_Send"), calls(&report, "MPI_Recv").0), (each, each.0), "{name}");
         let named = format!("--loop {}:{} --iterations {ITERATIONS}", found.function, found.number);
-        let (_, again) = desk.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+        let (_, again) = home.attach(job.pid(), &named).unwrap_or_else(|said| panic!("{name}: {said:?}"));
         assert_eq!(again.window.main_loop.as_ref().map(|again| &again.number), Some(&found.number), "{name}");
         assert_eq!(calls(&again, "MPI_Send"), each, "{name}");
-        let shown = nest_shown(&desk, &job);
+        let shown = nest_shown(&home, &job);
         let taken = taken_of(&shown).unwrap_or_else(|| panic!("{name}: none is taken: {shown:#}"));
         assert_eq!(taken["loop"].as_str(), Some(found.number.as_str()), "{name}: {shown:#}");
         assert!(taken["passes_min"].as_u64().is_some_and(|passes| passes > 20), "{name}: {shown:#}");
@@ -156,8 +156,8 @@ fn loops_on_two_sides_of_a_branch_are_one() {
 }
 
 /// The nest as `trimtab loops` shows it.
-fn nest_shown(desk: &Desk, job: &Running) -> Value {
-    let said = desk.trimtab(&["loops", &job.pid().to_string(), "--json"]);
+fn nest_shown(home: &Home, job: &Running) -> Value {
+    let said = home.trimtab(&["loops", &job.pid().to_string(), "--json"]);
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
@@ -169,17 +169,17 @@ fn taken_of(shown: &Value) -> Option<&Value> {
 #[test]
 fn loops_that_ranks_pass_unequally_often_are_not_one() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let program = Program { source: "sides.c", wrapper: "mpicc", function: "hand_out" };
-    let path = compiled(&desk, &program, Mpi::OpenMpi, &["-O2", "-g"]);
+    let path = compiled(&home, &program, Mpi::OpenMpi, &["-O2", "-g"]);
     let launch = Launch::mpi(Mpi::OpenMpi, RANKS + 1, &path).args(["hand-out"]);
     let mut job = working(launch.start().expect("it starts"));
     let texts = snapshots(&mut job);
-    let (_, report) = desk.attach(job.pid(), &format!("--iterations {ITERATIONS} --max-seconds 12")).expect("a report");
+    let (_, report) = home.attach(job.pid(), &format!("--iterations {ITERATIONS} --max-seconds 12")).expect("a report");
     assert_eq!(report.window.main_loop, None, "{:?}", report.window);
     let said = report.window.loop_description.clone().unwrap_or_default();
     assert!(said.contains("one may hand out what the others do"), "{said}");
-    let shown = nest_shown(&desk, &job);
+    let shown = nest_shown(&home, &job);
     assert!(taken_of(&shown).is_none_or(|taken| !taken["loop"].to_string().contains('+')), "{shown:#}");
     assert!(shown["notes"].to_string().contains("one may hand out what the others do"), "{shown:#}");
     assert_unchanged(&texts, "hand out");
@@ -200,14 +200,14 @@ fn assert_unchanged(texts: &[TextSnapshot], name: &str) {
 #[test]
 fn a_loop_is_chosen_by_its_number() {
     let _alone = alone();
-    let desk = Desk::new();
-    let job = started(&compiled(&desk, &PROGRAMS[0], Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
-    let (_, report) = desk.attach(job.pid(), "--loop solve:1.1 --iterations 12").expect("a report");
+    let home = Home::new();
+    let job = started(&compiled(&home, &PROGRAMS[0], Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
+    let (_, report) = home.attach(job.pid(), "--loop solve:1.1 --iterations 12").expect("a report");
     let sends = calls(&report, "MPI_Sendrecv").0;
     // The test of the inner loop's condition is a pass too when it ends.
     assert!((16..=24).contains(&sends), "{sends} calls in 12 passes of each rank");
     assert!(report.window.marker.as_deref().is_some_and(|marker| marker.starts_with("loop 1.1 of solve at steps.c:")));
-    let (_, of_nest) = desk.attach(job.pid(), "--loop 1 --iterations 12").expect("a report");
+    let (_, of_nest) = home.attach(job.pid(), "--loop 1 --iterations 12").expect("a report");
     let marker = of_nest.window.marker.clone().unwrap_or_default();
     assert!(marker.starts_with("loop 1 of solve at steps.c:"), "{marker}");
     assert_eq!(calls(&of_nest, "MPI_Sendrecv").0, u64::from(RANKS) * 12 * 5, "five exchanges in a step");
@@ -220,7 +220,7 @@ fn a_loop_is_chosen_by_its_number() {
         ("nobody:1", "no function matches"),
     ] {
         let pid = job.pid().to_string();
-        let refused = desk.trimtab(&["attach", "--loop", asked, &pid]);
+        let refused = home.trimtab(&["attach", "--loop", asked, &pid]);
         assert!(refused.code == 2 && refused.stderr.contains(said), "{asked}: {refused:?}");
     }
 }
@@ -229,22 +229,22 @@ fn a_loop_is_chosen_by_its_number() {
 #[test]
 fn a_loop_that_cannot_be_counted_hides_none_inside() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let program = Program { source: "hidden.c", wrapper: "mpicc", function: "steps" };
-    let mut job = started(&compiled(&desk, &program, Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
+    let mut job = started(&compiled(&home, &program, Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
     let texts = snapshots(&mut job);
     let pid = job.pid().to_string();
-    let refused = desk.trimtab(&["attach", "--loop", "1", &pid]);
+    let refused = home.trimtab(&["attach", "--loop", "1", &pid]);
     assert!(refused.code == 2 && refused.stderr.contains("is entered at several places"), "{refused:?}");
-    let (code, report) = desk.attach(job.pid(), "--iterations 12").expect("a report");
+    let (code, report) = home.attach(job.pid(), "--iterations 12").expect("a report");
     assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
     let found = report.window.main_loop.clone().unwrap_or_else(|| panic!("{:?}", report.window));
-    assert_eq!((found.function.as_str(), report.window.marker_source.as_str()), ("steps", "detected"));
+    assert_eq!((found.function.as_str(), report.window.marker_source.word()), ("steps", "detected"));
     assert_eq!(calls(&report, "MPI_Sendrecv").0, u64::from(RANKS) * 12 * 3, "three exchanges in a step");
-    assert_eq!(report.functions.iter().find(|one| one.name == "calls of steps").map(|one| one.calls), None);
+    assert_eq!(report.functions.iter().find(|one| one.name == "calls of steps").map(|one| one.calls_counted()), None);
     let mut loops = report.functions.iter().filter(|one| one.name.starts_with("loop ")).peekable();
-    assert!(loops.peek().is_some() && loops.all(|one| one.group == "loop"), "{:?}", report.functions);
-    let shown = desk.trimtab(&["loops", "--json", "--samples", "12", &pid]);
+    assert!(loops.peek().is_some() && loops.all(|one| one.group.word() == "loop"), "{:?}", report.functions);
+    let shown = home.trimtab(&["loops", "--json", "--samples", "12", &pid]);
     let shown: Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{shown:?}"));
     let taken = shown["taken"].as_u64().unwrap_or_else(|| panic!("{shown:#}")) as usize;
     assert_eq!(shown["loops"][taken - 1]["function"], "steps", "the command takes what windows take");
@@ -256,14 +256,15 @@ fn a_loop_that_cannot_be_counted_hides_none_inside() {
 #[test]
 fn passes_of_one_thread_are_iterations() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let program = Program { source: "threads.c", wrapper: "mpicc", function: "solve" };
-    let job = started(&compiled(&desk, &program, Mpi::Mpich, &["-O2", "-pthread"]), Mpi::Mpich);
+    let job = started(&compiled(&home, &program, Mpi::Mpich, &["-O2", "-pthread"]), Mpi::Mpich);
     let mut is_wrong_thread = 0;
     for _ in 0..3 {
-        let (code, report) = desk.attach(job.pid(), "--loop solve --iterations 12").expect("a report");
+        let (code, report) = home.attach(job.pid(), "--loop solve --iterations 12").expect("a report");
         // A thread that sends may be kept from a processor for a second, in which the other one passes alone.
-        if report.warnings.iter().any(|warning| warning.contains("which called no MPI meanwhile")) {
+        if report.warnings.iter().any(|warning| warning.contains("are passes of a thread that called no MPI")) {
+            assert!(code != 0 && !report.window.valid, "{code} {:?}", report.window);
             is_wrong_thread += 1;
             continue;
         }
@@ -277,15 +278,65 @@ fn passes_of_one_thread_are_iterations() {
     assert!(is_wrong_thread < 3, "no window counted the thread that sends");
 }
 
+/// The thread that sends is kept from its processor once probes are in, for longer than another one has to pass the loop alone
+/// until it counts. It takes over once it comes, so calls are those of the iterations.
+#[test]
+fn a_thread_that_calls_mpi_takes_over_from_one_that_does_not() {
+    let _alone = alone();
+    let home = Home::new();
+    let program = Program { source: "late_thread.c", wrapper: "mpicc", function: "solve" };
+    let job = started(&compiled(&home, &program, Mpi::Mpich, &["-O2", "-pthread"]), Mpi::Mpich);
+    let (code, report) = home.attach(job.pid(), "--loop solve --iterations 12").expect("a report");
+    assert!(!report.warnings.iter().any(|warning| warning.contains("called no MPI")), "{:?}", report.warnings);
+    assert_eq!((code, calls(&report, "MPI_Sendrecv").0), (0, u64::from(RANKS) * 12), "{:?}", report.window);
+}
+
+/// The thread that sends comes back when passes of the other one are numbered already: no number of such a window is right.
+#[test]
+fn a_window_of_a_thread_that_calls_no_mpi_is_invalid() {
+    let _alone = alone();
+    let home = Home::new();
+    let program = Program { source: "late_thread.c", wrapper: "mpicc", function: "solve" };
+    let flags = ["-O2", "-pthread", "-DAWAY_US=6000000"];
+    let mut job = started(&compiled(&home, &program, Mpi::Mpich, &flags), Mpi::Mpich);
+    let texts = snapshots(&mut job);
+    let (code, report) = home.attach(job.pid(), "--loop solve --iterations 50").expect("a report");
+    let fault = "are passes of a thread that called no MPI";
+    assert!(report.warnings.iter().any(|warning| warning.contains(fault)), "{:?}", report.warnings);
+    assert!(code != 0 && !report.window.valid, "{code} {:?}", report.window);
+    assert!(calls(&report, "MPI_Sendrecv").0 > 0, "it had come back: {:?}", report.functions);
+    assert_unchanged(&texts, "a silent thread");
+}
+
+/// Passes that come in bursts: how many fill the seconds asked for can't be told from how long they took before.
+#[test]
+fn a_window_of_bursts_is_as_long_as_asked() {
+    let _alone = alone();
+    let home = Home::new();
+    let program = Program { source: "bursts.c", wrapper: "mpicc", function: "steps" };
+    let job = started(&compiled(&home, &program, Mpi::Mpich, &["-O2"]), Mpi::Mpich);
+    for _ in 0..6 {
+        let (code, report) = home.attach(job.pid(), "--loop steps --at-least 0.2").expect("a report");
+        let window = &report.window;
+        let shortest_s = report.ranks.iter().map(|rank| rank.duration_s).fold(f64::INFINITY, f64::min);
+        // A pause of a burst more or less, and as long again until all ranks come to one end.
+        let is_asked = (0.18..6.0).contains(&shortest_s);
+        assert!(code == 0 && is_asked, "{shortest_s} s: {window:?} {:?}", report.warnings);
+        let iterations = window.iterations.expect("it counts");
+        assert_eq!(calls(&report, "MPI_Sendrecv").0, u64::from(RANKS) * iterations, "{window:?}");
+        println!("{iterations} iterations in {shortest_s} s");
+    }
+}
+
 /// A killed trimtab leaves loops counted, and the next one takes that out.
 #[test]
 fn what_a_killed_trimtab_left_is_undone() {
     let _alone = alone();
-    let desk = Desk::new();
-    let mut job = started(&compiled(&desk, &PROGRAMS[0], Mpi::OpenMpi, &["-O2", "-g"]), Mpi::OpenMpi);
+    let home = Home::new();
+    let mut job = started(&compiled(&home, &PROGRAMS[0], Mpi::OpenMpi, &["-O2", "-g"]), Mpi::OpenMpi);
     let texts = snapshots(&mut job);
     let pid = job.pid().to_string();
-    let mut command = desk.command(&["attach", "--loop", "solve", "--iterations", "1000000000", &pid]);
+    let mut command = home.command(&["attach", "--loop", "solve", "--iterations", "1000000000", &pid]);
     let mut attach = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("trimtab runs");
     let deadline = Instant::now() + LIMIT;
     while texts.iter().any(|text| text.difference_now().expect("it runs").is_none()) {
@@ -295,9 +346,9 @@ fn what_a_killed_trimtab_left_is_undone() {
     std::thread::sleep(Duration::from_millis(200));
     attach.kill().expect("it runs");
     attach.wait().expect("it has ended");
-    let undone = desk.trimtab(&["undo", &pid]);
+    let undone = home.trimtab(&["undo", &pid]);
     assert_eq!(undone.code, 0, "{undone:?}");
     assert_unchanged(&texts, "undone");
-    let (code, _) = desk.attach(job.pid(), "--loop solve --iterations 8").expect("a report");
+    let (code, _) = home.attach(job.pid(), "--loop solve --iterations 8").expect("a report");
     assert_eq!(code, 0);
 }

@@ -7,7 +7,7 @@ mod common;
 mod common_cluster;
 mod common_manual;
 
-use common::{Desk, LIMIT, alone};
+use common::{Home, LIMIT, alone};
 use common_cluster::{Cluster, Job, agents, children_of, signal, specimen, wait_for};
 use common_manual::{COMMANDS, ONE_MACHINE, Run, SITE, Walk, commands_of, root};
 use std::fs;
@@ -424,9 +424,9 @@ int main(int count, char **words) {
 #[test]
 fn commands_of_the_manual_on_one_machine() {
     let _alone = alone();
-    let desk = Desk::new();
-    let app = build_app(&desk);
-    let mut machine = Machine { desk: &desk, walk: Walk::of(ONE_MACHINE) };
+    let home = Home::new();
+    let app = build_app(&home);
+    let mut machine = Machine { home: &home, walk: Walk::of(ONE_MACHINE) };
     // While nothing else runs.
     machine.run(LIST, "trimtab run -- mpirun", "communication");
     let mut job = Launch::mpi(Mpi::Mpich, 2, &app).args(["100000000"]).start().expect("it starts");
@@ -445,12 +445,12 @@ fn commands_of_the_manual_on_one_machine() {
 }
 
 /// `app` and `heat`, and a `mpirun` and `trimtab` that a shell finds.
-fn build_app(desk: &Desk) -> PathBuf {
-    let (source, app, bin) = (desk.path("app.c"), desk.path("app"), desk.path("bin"));
+fn build_app(home: &Home) -> PathBuf {
+    let (source, app, bin) = (home.path("app.c"), home.path("app"), home.path("bin"));
     fs::write(&source, APP).expect("a source");
     let made = Command::new("mpicc.mpich").args(["-O1", "-g", "-o"]).arg(&app).arg(&source).status();
     assert!(made.expect("mpicc runs").success());
-    fs::copy(&app, desk.path("heat")).expect("a copy");
+    fs::copy(&app, home.path("heat")).expect("a copy");
     fs::create_dir(&bin).expect("a folder");
     symlink(env!("CARGO_BIN_EXE_trimtab"), bin.join("trimtab")).expect("a link");
     fs::write(bin.join("mpirun"), "#!/bin/sh\nexec mpirun.mpich \"$@\"\n").expect("a launcher");
@@ -460,7 +460,7 @@ fn build_app(desk: &Desk) -> PathBuf {
 }
 
 struct Machine<'a> {
-    desk: &'a Desk,
+    home: &'a Home,
     walk: Walk,
 }
 
@@ -499,12 +499,12 @@ impl Machine<'_> {
     }
 
     fn shell(&self, script: &str) -> Command {
-        let mut command = self.desk.command(&[]);
+        let mut command = self.home.command(&[]);
         let path = std::env::var("PATH").expect("a path of programs");
         let variables: Vec<_> = command.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
         let mut shell = Command::new("sh");
-        shell.args(["-euc", script]).envs(variables).current_dir(self.desk.path("")).stdin(Stdio::null());
-        shell.env("PATH", format!("{}:{path}", self.desk.path("bin").display()));
+        shell.args(["-euc", script]).envs(variables).current_dir(self.home.path("")).stdin(Stdio::null());
+        shell.env("PATH", format!("{}:{path}", self.home.path("bin").display()));
         command.env_clear();
         shell
     }
@@ -541,7 +541,7 @@ impl Machine<'_> {
         self.run(LIST, "trimtab completions", "complete");
         self.run(LIST, "trimtab probe 'entry MPI_Send", "progress");
         let script = self.walk.next(LIST, "trimtab probe 'loop solve:1");
-        let log = self.desk.path("probe.log");
+        let log = self.home.path("probe.log");
         let file = fs::File::create(&log).expect("a log");
         let mut probe = self.shell(&format!("exec {script}"));
         let mut probe = probe.stdout(file.try_clone().expect("a log")).stderr(file).spawn().expect("it starts");
@@ -559,13 +559,13 @@ impl Machine<'_> {
     }
 
     fn rest(&mut self) {
-        fs::remove_file(self.desk.path("app.trim")).expect("the package");
+        fs::remove_file(self.home.path("app.trim")).expect("the package");
         self.run("docs/cluster.md", "trimtab pack", "app.trim");
         self.run("docs/cluster.md", "mpirun -n", "");
-        let files = fs::read_dir(self.desk.path("")).expect("the folder");
+        let files = fs::read_dir(self.home.path("")).expect("the folder");
         let mut names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let report = names.find(|name| name.ends_with(".trimtab.txt")).expect("the package's report");
-        let text = fs::read_to_string(self.desk.path(&report)).expect("a report");
+        let text = fs::read_to_string(self.home.path(&report)).expect("a report");
         assert!(text.contains("communication"), "{text}");
         self.run("docs/events.md", "trimtab report", "time per iteration");
         self.run("docs/explain.md", "trimtab explain 'SCRIPT' PID", "code_bytes");

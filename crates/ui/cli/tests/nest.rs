@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Said, alone, wait_until_at_work};
+use common::{Home, LIMIT, RANKS, Said, alone, wait_until_at_work};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,8 +51,8 @@ fn the_outermost_loop_that_repeats_is_the_programs() {
     let _alone = alone();
     for row in ROWS {
         let name = format!("{} {:?} {}", row.source, row.flags, row.mpi.name());
-        let (desk, found) = (Desk::new(), nest_of(row, &name));
-        drop(desk);
+        let (home, found) = (Home::new(), nest_of(row, &name));
+        drop(home);
         let taken = found["taken"].as_u64().unwrap_or_else(|| panic!("{name}: none is taken: {found:#}")) as usize;
         let one = &found["loops"][taken - 1];
         let calls = one["mpi_calls_per_pass"].as_f64().unwrap_or_default();
@@ -77,6 +77,58 @@ fn inner_loops_stand_in_the_nest() {
     let ratio = passes(1) / passes(0);
     assert!((5.8..=7.2).contains(&ratio), "6 to 7 passes of the solver in each step, not {ratio}: {found:#}");
     assert_eq!(found["taken"], 1);
+    let solver = &loops[1]["progress"];
+    assert_eq!(solver["total"], Value::Null, "it has a break: {found:#}");
+    assert!(solver["total_at_most"].as_u64().is_none_or(|most| (5..=7).contains(&most)), "{found:#}");
+}
+
+/// Loops with ends of their own say how far they are: steps that the program writes down, 7 sweeps in each, and a solver of
+/// 9 passes at most in each of these.
+#[test]
+fn each_loop_says_how_far_it_is() {
+    const STEPS: u64 = 200_000;
+    let _alone = alone();
+    const ENDS: [Row; 4] = [
+        row("nests.c", &["-DKIND=6", "-O0"], Mpi::OpenMpi, "", 63.0),
+        row("nests.c", &["-DKIND=6", "-O1"], Mpi::Mpich, "", 63.0),
+        row("nests.c", &["-DKIND=6", "-O2"], Mpi::OpenMpi, "", 63.0),
+        row("nests.c", &["-DKIND=6", "-O3"], Mpi::Mpich, "", 63.0),
+    ];
+    for row in &ENDS {
+        let name = format!("{:?} {}", row.flags, row.mpi.name());
+        let home = Home::new();
+        let mut job = start(row, &home);
+        let pids = job.rank_pids(LIMIT).expect(&name);
+        let step = || {
+            let bytes = std::fs::read(format!("/proc/{}/cwd/step", pids[0])).expect("it writes it down");
+            bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect(&name)).collect();
+        let first = step();
+        let said = home.trimtab(&["loops", "--json", &job.pid().to_string()]);
+        let last = step();
+        for (pid, before) in pids.iter().zip(&before) {
+            assert_eq!(before.difference(&TextSnapshot::of(*pid).expect(&name)), None, "{name}");
+        }
+        assert_eq!(said.code, 0, "{name}: {said:?}");
+        let found: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let loops = found["loops"].as_array().expect("a list");
+        // Loops that only compute are below them, where a stack was taken in one.
+        assert!(loops.len() >= 3, "{name}: {found:#}");
+        let number = |index: usize, field: &str| loops[index]["progress"][field].as_u64();
+        let (done, remaining) = (number(0, "done").expect(&name), number(0, "remaining").expect(&name));
+        assert!(first <= done + 1 && done <= last, "{name}: {done} done, {first} before, {last} after: {found:#}");
+        assert_eq!(number(0, "total"), Some(STEPS), "{name}: {found:#}");
+        assert!((STEPS..=STEPS + 1).contains(&(done + remaining)), "{name}: {found:#}");
+        // Ranks may be a pass apart, so that one has the last of a run and another the first of the next.
+        assert_eq!((number(1, "total"), number(1, "total_at_most")), (Some(7), Some(7)), "{name}: {found:#}");
+        // On a free machine it is passed too often to be counted.
+        let is_counted = !loops[2]["passes_max"].is_null();
+        let at_most = is_counted.then_some(9);
+        assert_eq!((number(2, "total"), number(2, "total_at_most")), (None, at_most), "{name}: {found:#}");
+        assert!(number(1, "done") <= Some(7) && number(2, "done") <= Some(9), "{name}: {found:#}");
+        assert_eq!(number(2, "remaining"), None, "{name}: {found:#}");
+    }
 }
 
 #[test]
@@ -93,13 +145,13 @@ fn a_function_that_calls_itself_is_named() {
 
 #[test]
 fn what_can_not_be_looked_at_is_said() {
-    let desk = Desk::new();
+    let home = Home::new();
     for (words, fragment) in [
         (&["loops", "nojob"][..], "no process id and no job that runs"),
         (&["loops", "999999999"], "999999999"),
         (&["loops", "--samples", "0", "1"], "a whole number from 1 to 10000"),
     ] {
-        let said = desk.trimtab(words);
+        let said = home.trimtab(words);
         assert_eq!(said.code, 2, "{words:?}: {said:?}");
         assert!(said.stderr.contains(fragment), "{words:?}: {said:?}");
     }
@@ -113,6 +165,7 @@ fn json_is_as_described() {
     let described = include_str!("../../../../docs/loops.md");
     let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     let all = [&found, &found["processes"][0], &found["loops"][0], &found["loops"][0]["ranks"][0]];
+    let all = [&all[..], &[&found["loops"][0]["progress"]]].concat();
     for key in all.into_iter().flat_map(keys) {
         assert!(described.contains(&format!("`{key}`")), "{key} is not described");
     }
@@ -138,27 +191,28 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common_nest")
 }
 
-fn start(row: &Row, desk: &Desk) -> Running {
+fn start(row: &Row, home: &Home) -> Running {
     let compiler = match row.source.rsplit('.').next() {
         Some("c") => "mpicc",
         Some("cpp") => "mpicxx",
         _ => "mpif90",
     };
-    let program = desk.path("nests");
+    let program = home.path("nests");
     let mut command = Command::new(format!("{compiler}.{}", row.mpi.name()));
-    command.current_dir(desk.path("")).arg("-g").args(row.flags).arg(folder().join(row.source)).arg("-o").arg(&program);
+    command.current_dir(home.path("")).arg("-g").args(row.flags).arg(folder().join(row.source)).arg("-o").arg(&program);
     assert!(command.status().expect("a compiler").success(), "it compiles");
-    wait_until_at_work(Launch::mpi(row.mpi, RANKS, &program).start().expect("it starts"), true)
+    let launch = Launch::mpi(row.mpi, RANKS, &program).folder(&home.path(""));
+    wait_until_at_work(launch.start().expect("it starts"), true)
 }
 
 /// The command's words about a program, which is as before afterwards.
 fn shown(row: &Row, name: &str, options: &[&str]) -> Said {
-    let desk = Desk::new();
-    let mut job = start(row, &desk);
+    let home = Home::new();
+    let mut job = start(row, &home);
     let pids = job.rank_pids(LIMIT).expect(name);
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect(name)).collect();
     let pid = job.pid().to_string();
-    let said = desk.trimtab(&[&["loops", "--json"][..], options, &[&pid]].concat());
+    let said = home.trimtab(&[&["loops", "--json"][..], options, &[&pid]].concat());
     for (pid, before) in pids.iter().zip(&before) {
         assert_eq!(before.difference(&TextSnapshot::of(*pid).expect(name)), None, "{name}");
         assert!(threads_running(*pid).expect(name) > 0, "{name}: its threads run");

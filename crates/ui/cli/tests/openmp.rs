@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone, attached_at_work, steps_of};
+use common::{Home, LIMIT, RANKS, alone, attached_at_work, steps_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trimtab_specimens::{Launch, Mpi, Running, skip};
@@ -33,12 +33,12 @@ struct Truth {
 }
 
 /// The program for an MPI library by a compiler for C.
-fn compiled(desk: &Desk, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
-    compiled_of(desk, &PROGRAM.replace("STEPS", &STEPS.to_string()), mpi, compiler, options)
+fn compiled(home: &Home, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
+    compiled_of(home, &PROGRAM.replace("STEPS", &STEPS.to_string()), mpi, compiler, options)
 }
 
-fn compiled_of(desk: &Desk, text: &str, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
-    let (source, program) = (desk.path("hybrid.c"), desk.path("hybrid"));
+fn compiled_of(home: &Home, text: &str, mpi: Mpi, compiler: &str, options: &[&str]) -> PathBuf {
+    let (source, program) = (home.path("hybrid.c"), home.path("hybrid"));
     std::fs::write(&source, text).expect("its source");
     let mut command = Command::new(format!("mpicc.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" }));
     command.env("MPICH_CC", compiler).env("OMPI_CC", compiler);
@@ -48,8 +48,8 @@ fn compiled_of(desk: &Desk, text: &str, mpi: Mpi, compiler: &str, options: &[&st
 }
 
 /// The program ends when this file is there.
-fn until(desk: &Desk) -> PathBuf {
-    desk.path("until")
+fn until(home: &Home) -> PathBuf {
+    home.path("until")
 }
 
 /// The two regions as the program's clocks say, of each rank.
@@ -78,14 +78,14 @@ fn truths(prefix: &Path, pids: &[i32], steps: &std::ops::Range<u64>) -> Vec<[Tru
 }
 
 /// A window with all ranks as they were, and the truth of its steps by rank.
-fn measured(desk: &Desk, launch: &Launch, prefix: &Path) -> (Report, Vec<[Truth; 2]>) {
+fn measured(home: &Home, launch: &Launch, prefix: &Path) -> (Report, Vec<[Truth; 2]>) {
     let mut job: Running = launch.start().expect("it starts");
     let options = format!("--group omp --mark step --argument step:0 --iterations {ITERATIONS}");
-    let (report, _) = attached_at_work(desk, &mut job, &options);
-    std::fs::write(until(desk), "").expect("a file");
+    let (report, _) = attached_at_work(home, &mut job, &options);
+    std::fs::write(until(home), "").expect("a file");
     let by_rank: Vec<i32> = report.ranks.iter().map(|rank| rank.pid).collect();
     job.wait(LIMIT).expect("it ends when told");
-    std::fs::remove_file(until(desk)).expect("the file");
+    std::fs::remove_file(until(home)).expect("the file");
     let truths = truths(prefix, &by_rank, &steps_of(&report, ITERATIONS));
     (report, truths)
 }
@@ -174,16 +174,16 @@ fn factors_off(report: &Report, truths: &[[Truth; 2]], name: &str) -> Vec<(&'sta
 const STRIPPED: [&str; 3] = ["-O2", "-s", "-Wl,--export-dynamic-symbol=step"];
 
 fn compare_with_own_clocks(mpi: Mpi, compiler: &str, options: &[&str]) {
-    let desk = Desk::new();
+    let home = Home::new();
     let is_stripped = options.contains(&"-s");
     let name = format!("{} {compiler} {options:?}", mpi.name());
-    let program = compiled(&desk, mpi, compiler, options);
-    let prefix = desk.path("truth");
-    let launch = Launch::mpi(mpi, RANKS, &program).env("TRUTH", &prefix).env("UNTIL", until(&desk));
+    let program = compiled(&home, mpi, compiler, options);
+    let prefix = home.path("truth");
+    let launch = Launch::mpi(mpi, RANKS, &program).env("TRUTH", &prefix).env("UNTIL", until(&home));
     let launch = launch.env("OMP_NUM_THREADS", THREADS.to_string()).env("OMP_WAIT_POLICY", "passive");
     let mut worst = Vec::new();
     for _ in 0..TRIES {
-        let (report, truths) = measured(&desk, &launch, &prefix);
+        let (report, truths) = measured(&home, &launch, &prefix);
         let omp = report.omp.as_ref().expect("regions");
         assert_eq!((omp.threads, omp.nested, omp.regions.len()), (Some(u64::from(RANKS) * THREADS), 0, 2), "{name}");
         let mut all = factors_off(&report, &truths, &name);
@@ -232,13 +232,13 @@ fn llvm_runtime_as_the_threads_own_clocks_say() {
 #[test]
 fn a_program_without_symbols_or_unwind_tables_says_what_is_not_known() {
     let _alone = alone();
-    let desk = Desk::new();
-    let program = compiled(&desk, Mpi::OpenMpi, "gcc", &["-O2", "-s", "-fno-asynchronous-unwind-tables"]);
+    let home = Home::new();
+    let program = compiled(&home, Mpi::OpenMpi, "gcc", &["-O2", "-s", "-fno-asynchronous-unwind-tables"]);
     let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("OMP_NUM_THREADS", THREADS.to_string());
-    let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&desk));
+    let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&home));
     let mut job = launch.start().expect("it starts");
     let pids = job.rank_pids(LIMIT).expect("its ranks");
-    let (code, report) = desk.attach(pids[0], "--group omp --iterations 20").expect("a report");
+    let (code, report) = home.attach(pids[0], "--group omp --iterations 20").expect("a report");
     assert_eq!(code, 0, "{:?}", report.warnings);
     let omp = report.omp.as_ref().expect("regions");
     assert!(omp.hybrid.is_none() && omp.hybrid_missing.is_some() && omp.unseen_s > 0.0, "{omp:#?}");
@@ -251,7 +251,7 @@ fn a_program_without_symbols_or_unwind_tables_says_what_is_not_known() {
         "{:?}",
         report.warnings
     );
-    std::fs::write(until(&desk), "").expect("a file");
+    std::fs::write(until(&home), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
 }
 
@@ -272,15 +272,15 @@ fn regions_that_end_in_a_jump_are_measured_to_their_end() {
 }
 
 fn regions_that_end_in_a_jump(mpi: Mpi, compiler: &str) {
-    let desk = Desk::new();
-    let program = compiled_of(&desk, JUMPS, mpi, compiler, &["-O2"]);
+    let home = Home::new();
+    let program = compiled_of(&home, JUMPS, mpi, compiler, &["-O2"]);
     let launch = Launch::mpi(mpi, RANKS, &program).env("OMP_NUM_THREADS", THREADS.to_string());
-    let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&desk));
+    let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&home));
     let mut job = launch.start().expect("it starts");
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let mut worst = Vec::new();
     for _ in 0..TRIES {
-        let (code, report) = desk.attach(pids[0], "--group omp --iterations 40").expect("a report");
+        let (code, report) = home.attach(pids[0], "--group omp --iterations 40").expect("a report");
         assert_eq!(code, 0, "{compiler}: {:?}", report.warnings);
         let omp = report.omp.as_ref().expect("regions");
         assert_eq!(omp.regions.len(), 3, "{compiler}: {omp:#?}");
@@ -297,7 +297,7 @@ fn regions_that_end_in_a_jump(mpi: Mpi, compiler: &str) {
             break;
         }
     }
-    std::fs::write(until(&desk), "").expect("a file");
+    std::fs::write(until(&home), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
     assert!(worst.iter().all(|worked| *worked < 1.1), "{compiler}: {worst:.3?} of the work, in each window");
 }
@@ -312,20 +312,20 @@ fn a_region_of_fortran_has_its_line_and_its_imbalance() {
 }
 
 fn a_region_of_fortran(options: &[&str]) {
-    let desk = Desk::new();
-    let (source, program) = (desk.path("uneven.f90"), desk.path("uneven"));
+    let home = Home::new();
+    let (source, program) = (home.path("uneven.f90"), home.path("uneven"));
     std::fs::write(&source, FORTRAN).expect("its source");
     let mut compiler = Command::new("mpif90.openmpi");
     compiler.args(["-g", "-fopenmp", "-w", "-fallow-argument-mismatch"]).args(options);
     assert!(compiler.arg("-o").arg(&program).arg(&source).status().expect("gfortran runs").success());
-    let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("UNTIL", until(&desk));
+    let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("UNTIL", until(&home));
     let launch = launch.env("OMP_NUM_THREADS", THREADS.to_string()).env("OMP_WAIT_POLICY", "passive");
     let mut job = launch.start().expect("it starts");
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let line = FORTRAN.lines().position(|line| line.contains("! uneven")).expect("a line") + 1;
     let mut found = Vec::new();
     for _ in 0..TRIES {
-        let (code, report) = desk.attach(pids[0], "--group omp --iterations 40").expect("a report");
+        let (code, report) = home.attach(pids[0], "--group omp --iterations 40").expect("a report");
         assert_eq!(code, 0, "{:?}", report.warnings);
         let omp = report.omp.expect("regions");
         let region = &omp.regions[0];
@@ -339,7 +339,7 @@ fn a_region_of_fortran(options: &[&str]) {
         found = vec![region.imbalance.expect("one"), region.imbalance_of_sums.expect("one")];
         // 300 us and 100 us.
         if found.iter().all(|imbalance| (imbalance - 0.5).abs() < 0.05) {
-            std::fs::write(until(&desk), "").expect("a file");
+            std::fs::write(until(&home), "").expect("a file");
             job.wait(LIMIT).expect("it ends when told");
             return;
         }

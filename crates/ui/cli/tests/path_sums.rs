@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone, attached_at_work, steps_of};
+use common::{Home, LIMIT, RANKS, alone, attached_at_work, steps_of};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -214,13 +214,13 @@ struct Truth {
 
 type Truths = BTreeMap<(String, String), Truth>;
 
-fn compiled(desk: &Desk, compiler: &str, mpi: Mpi, (name, text): (&str, &str), options: &[&str]) -> PathBuf {
+fn compiled(home: &Home, compiler: &str, mpi: Mpi, (name, text): (&str, &str), options: &[&str]) -> PathBuf {
     let suffix = if compiler == "mpif90" { "f90" } else { "c" };
-    let (source, program) = (desk.path(&format!("{name}.{suffix}")), desk.path(name));
+    let (source, program) = (home.path(&format!("{name}.{suffix}")), home.path(name));
     std::fs::write(&source, text.replace("STEPS", &STEPS.to_string())).expect("its source");
     let compiler = format!("{compiler}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
     // Modules of Fortran are written where the compiler runs.
-    let folder = desk.path("");
+    let folder = home.path("");
     let built = Command::new(&compiler).args(options).arg("-o").arg(&program).arg(&source).current_dir(folder).status();
     assert!(built.expect("the compiler runs").success(), "{name} is built by {compiler} {options:?}");
     program
@@ -254,13 +254,13 @@ fn truths(prefix: &Path, pids: &[i32], steps: std::ops::Range<u64>) -> Truths {
 }
 
 /// A window of `--mark step`, the profiler's numbers of its steps, and the job gone.
-fn measured(desk: &Desk, launch: &Launch, prefix: &Path) -> (Report, Truths) {
+fn measured(home: &Home, launch: &Launch, prefix: &Path) -> (Report, Truths) {
     let mut job: Running = launch.start().expect("it starts");
     let options = format!("--mark step --argument step:0 --iterations {ITERATIONS}");
-    let (report, pids) = attached_at_work(desk, &mut job, &options);
+    let (report, pids) = attached_at_work(home, &mut job, &options);
     job.wait(LIMIT).expect("it ends by itself");
     let step = report.functions.iter().find(|row| row.name == "step").expect("step");
-    assert_eq!(step.calls, u64::from(RANKS) * ITERATIONS, "{step:?}");
+    assert_eq!(step.calls_counted(), u64::from(RANKS) * ITERATIONS, "{step:?}");
     let truths = truths(prefix, &pids, steps_of(&report, ITERATIONS));
     (report, truths)
 }
@@ -296,14 +296,14 @@ fn check(report: &Report, truths: &Truths, lines: &BTreeMap<&str, String>, name:
 
 /// A function's rows are all of it, and so are its sizes.
 fn check_whole(report: &Report, truths: &Truths, name: &str) {
-    for total in report.functions.iter().filter(|total| total.group == "comm" && total.calls > 0) {
+    for total in report.functions.iter().filter(|total| total.group.word() == "comm" && total.calls_counted() > 0) {
         let rows: Vec<&PathTotal> = report.paths.iter().filter(|row| row.function == total.name).collect();
         let calls: u64 = rows.iter().map(|row| row.calls).sum();
         let time_s: f64 = rows.iter().filter_map(|row| row.time_s).sum();
-        assert_eq!(calls, total.calls, "{name}: {total:?}");
+        assert_eq!(calls, total.calls_counted(), "{name}: {total:?}");
         assert!((time_s - total.time_s.expect("a time")).abs() < 1e-9 * rows.len() as f64, "{name}: {total:?}");
         if let Some(sizes) = &total.sizes {
-            assert_eq!(sizes.iter().map(|size| size.calls).sum::<u64>(), total.calls, "{name}: {total:?}");
+            assert_eq!(sizes.iter().map(|size| size.calls).sum::<u64>(), total.calls_counted(), "{name}: {total:?}");
             assert_eq!(
                 sizes.iter().map(|size| size.bytes).sum::<u64>(),
                 total.bytes.expect("bytes"),
@@ -338,20 +338,20 @@ fn classes(sent: &[u64]) -> Vec<SizeClass> {
 }
 
 fn compare_with_profiler(mpi: Mpi, compiler: &str, text: &str, options: &[&str]) {
-    let desk = Desk::new();
+    let home = Home::new();
     let file = if compiler == "mpif90" { "callers.f90" } else { "callers.c" };
     let name = format!("{} {compiler} {options:?}", mpi.name());
     let marks = |comment: &str| {
         line_of(file, text, &if compiler == "mpif90" { format!("! {comment}") } else { format!("/* {comment}") })
     };
     let lines = BTreeMap::from([("solve", marks("solver")), ("norm", marks("own")), ("exchange", marks("halo"))]);
-    let profiler = compiled(&desk, "mpicc", mpi, ("profiler.so", PROFILER), &["-O2", "-w", "-shared", "-fPIC"]);
-    let program = compiled(&desk, compiler, mpi, ("callers", text), options);
-    let prefix = desk.path("calls");
+    let profiler = compiled(&home, "mpicc", mpi, ("profiler.so", PROFILER), &["-O2", "-w", "-shared", "-fPIC"]);
+    let program = compiled(&home, compiler, mpi, ("callers", text), options);
+    let prefix = home.path("calls");
     let launch = Launch::mpi(mpi, RANKS, &program).preload(&profiler).env("PATHS_OUT", &prefix);
     let mut least = [f64::INFINITY; 3];
     for _ in 0..TRIES {
-        let (report, truths) = measured(&desk, &launch, &prefix);
+        let (report, truths) = measured(&home, &launch, &prefix);
         assert_eq!(truths.len(), 3, "{name}: {truths:?}");
         let off = check(&report, &truths, &lines, &name);
         check_whole(&report, &truths, &name);

@@ -8,12 +8,11 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone};
+use common::{Home, LIMIT, RANKS, alone};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running, wait_for};
 use trimtab_types::report::{FunctionTotal, Report};
 
 /// Calls of the small functions in a step.
@@ -74,9 +73,9 @@ end program busy
 /// Out of line, at an address that is known from the file.
 const OPTIONS: [&str; 6] = ["-O2", "-g", "-no-pie", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-icf"];
 
-fn compiled(desk: &Desk, mpi: Mpi, is_fortran: bool) -> PathBuf {
+fn compiled(home: &Home, mpi: Mpi, is_fortran: bool) -> PathBuf {
     let (compiler, suffix, text) = if is_fortran { ("mpif90", "f90", FORTRAN) } else { ("mpicc", "c", C) };
-    let (source, program) = (desk.path(&format!("busy.{suffix}")), desk.path("busy"));
+    let (source, program) = (home.path(&format!("busy.{suffix}")), home.path("busy"));
     std::fs::write(&source, text).expect("its source");
     let compiler = format!("{compiler}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
     let built = Command::new(&compiler).args(OPTIONS).arg("-o").arg(&program).arg(&source).status();
@@ -91,19 +90,11 @@ fn started(mpi: Mpi, program: &Path, arguments: &[&str]) -> Running {
     job
 }
 
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A window after which nothing of it is left.
-fn window(desk: &Desk, job: &mut Running, options: &str) -> Report {
+fn window(home: &Home, job: &mut Running, options: &str) -> Report {
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
-    let (_, report) = desk.attach(pids[0], options).expect("a report");
+    let (_, report) = home.attach(pids[0], options).expect("a report");
     for before in before {
         let pid = before.pid();
         assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
@@ -133,7 +124,7 @@ fn check_out(report: &Report, name: &str, case: &str) {
         let reason = function.time_missing.clone().unwrap_or_default();
         assert!(reason.contains("taken out") && reason.contains("lower bound"), "{case}: {function:?}");
         let iterations = report.window.iterations.unwrap_or(u64::MAX);
-        assert!(function.calls < u64::from(RANKS) * iterations.saturating_mul(CALLS), "{case}: {function:?}");
+        assert!(function.calls_counted() < u64::from(RANKS) * iterations.saturating_mul(CALLS), "{case}: {function:?}");
     }
 }
 
@@ -146,9 +137,9 @@ fn functions_that_are_called_without_end_are_taken_out() {
         (Mpi::OpenMpi, true, "leaf_", "--function leaf_"),
     ];
     for (mpi, is_fortran, name, options) in rows {
-        let (desk, case) = (Desk::new(), format!("{mpi:?} {name}"));
-        let mut job = started(mpi, &compiled(&desk, mpi, is_fortran), &[]);
-        let report = window(&desk, &mut job, &format!("{options} --at-least 2"));
+        let (home, case) = (Home::new(), format!("{mpi:?} {name}"));
+        let mut job = started(mpi, &compiled(&home, mpi, is_fortran), &[]);
+        let report = window(&home, &mut job, &format!("{options} --at-least 2"));
         println!("{case}: {:?} {:?} {:?}", report.cost, function(&report, name), report.warnings);
         println!("{case}: steps per second:\n{}", job.stdout());
         check_out(&report, name, &case);
@@ -161,15 +152,15 @@ fn functions_that_are_called_without_end_are_taken_out() {
         // All that stays in is counted to the end.
         let sums = function(&report, "MPI_Allreduce").expect("it was called");
         let iterations = report.window.iterations.expect("iterations");
-        assert_eq!(sums.calls, u64::from(RANKS) * iterations, "{case}: {sums:?}");
+        assert_eq!(sums.calls_counted(), u64::from(RANKS) * iterations, "{case}: {sums:?}");
         assert!(sums.time_s.is_some(), "{case}: {sums:?}");
         assert!(report.window.valid, "{case}: {:?}", report.warnings);
         // If it is allowed, all is seen.
-        let report = window(&desk, &mut job, &format!("{options} --iterations 20 --max-cost 1000000"));
+        let report = window(&home, &mut job, &format!("{options} --iterations 20 --max-cost 1000000"));
         let all = function(&report, name).expect("it was called");
         assert!(!is_said_to_be_out(&report, name) && all.time_s.is_some(), "{case}: {all:?} {:?}", report.warnings);
         let iterations = report.window.iterations.expect("iterations");
-        assert_eq!(all.calls, u64::from(RANKS) * iterations * CALLS, "{case}: {all:?}");
+        assert_eq!(all.calls_counted(), u64::from(RANKS) * iterations * CALLS, "{case}: {all:?}");
     }
 }
 
@@ -178,16 +169,16 @@ fn functions_that_are_called_without_end_are_taken_out() {
 fn calls_of_mpi_that_only_ask_are_taken_out() {
     let _alone = alone();
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
-        let (desk, case) = (Desk::new(), format!("{mpi:?}"));
-        let mut job = started(mpi, &compiled(&desk, mpi, false), &["ask"]);
-        let report = window(&desk, &mut job, "--at-least 1");
+        let (home, case) = (Home::new(), format!("{mpi:?}"));
+        let mut job = started(mpi, &compiled(&home, mpi, false), &["ask"]);
+        let report = window(&home, &mut job, "--at-least 1");
         println!("{case}: {:?} {:?}", report.cost, report.warnings);
         check_out(&report, "MPI_Iprobe", &case);
         let is_bound = report.warnings.iter().any(|warning| warning.contains("communication is a lower bound"));
         assert!(is_bound, "{case}: {:?}", report.warnings);
         let sums = function(&report, "MPI_Allreduce").expect("it was called");
         let iterations = report.window.iterations.expect("iterations");
-        assert_eq!(sums.calls, u64::from(RANKS) * iterations, "{case}: {sums:?}");
+        assert_eq!(sums.calls_counted(), u64::from(RANKS) * iterations, "{case}: {sums:?}");
     }
 }
 
@@ -196,19 +187,19 @@ fn calls_of_mpi_that_only_ask_are_taken_out() {
 fn calls_of_mpi_are_taken_out_if_asked() {
     let _alone = alone();
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
-        let (desk, case) = (Desk::new(), format!("{mpi:?}"));
-        let mut job = started(mpi, &compiled(&desk, mpi, false), &[]);
-        let report = window(&desk, &mut job, "--mark MPI_Allreduce --iterations 400 --max-hits 5000");
+        let (home, case) = (Home::new(), format!("{mpi:?}"));
+        let mut job = started(mpi, &compiled(&home, mpi, false), &[]);
+        let report = window(&home, &mut job, "--mark MPI_Allreduce --iterations 400 --max-hits 5000");
         println!("{case}: {:?}", report.warnings);
         check_out(&report, "MPI_Iprobe", &case);
         assert_eq!(report.window.iterations, Some(400), "{case}: what counts iterations stays in");
         let is_bound = report.warnings.iter().any(|warning| warning.contains("communication is a lower bound"));
         assert!(is_bound, "{case}: {:?}", report.warnings);
         let sums = function(&report, "MPI_Allreduce").expect("it was called");
-        assert_eq!(sums.calls, u64::from(RANKS) * 400, "{case}: {sums:?}");
+        assert_eq!(sums.calls_counted(), u64::from(RANKS) * 400, "{case}: {sums:?}");
         // The function that counts iterations is never taken out: the window ends instead.
-        let report = window(&desk, &mut job, "--mark MPI_Allreduce --iterations 1000000 --max-hits 20");
-        assert_eq!(report.window.ended_by, "probe-limit", "{case}: {:?}", report.warnings);
+        let report = window(&home, &mut job, "--mark MPI_Allreduce --iterations 1000000 --max-hits 20");
+        assert_eq!(report.window.ended_by.word(), "probe-limit", "{case}: {:?}", report.warnings);
         let is_said = |warning: &String| warning.contains("--max-hits") && warning.contains("ended early");
         assert!(report.warnings.iter().any(is_said), "{case}: {:?}", report.warnings);
     }
@@ -218,14 +209,14 @@ fn calls_of_mpi_are_taken_out_if_asked() {
 #[test]
 fn what_a_killed_one_left_is_undone() {
     let _alone = alone();
-    let (desk, mpi) = (Desk::new(), Mpi::Mpich);
-    let program = compiled(&desk, mpi, false);
+    let (home, mpi) = (Home::new(), Mpi::Mpich);
+    let program = compiled(&home, mpi, false);
     let mut job = started(mpi, &program, &[]);
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let leaf = address_of(&program, "leaf");
     let code: Vec<[u8; 4]> = pids.iter().map(|pid| bytes_at(*pid, leaf)).collect();
-    let mut command = desk.command(&["attach", "--follow", "--function", "leaf", &pids[0].to_string()]);
+    let mut command = home.command(&["attach", "--follow", "--function", "leaf", &pids[0].to_string()]);
     let mut attach = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("trimtab runs");
     let is_as_before = || pids.iter().zip(&code).all(|(pid, code)| bytes_at(*pid, leaf) == *code);
     wait_for("the probes", || !is_as_before());
@@ -235,7 +226,7 @@ fn what_a_killed_one_left_is_undone() {
     attach.kill().expect("it runs");
     attach.wait().expect("it ends");
     assert!(is_patched(), "nobody has undone it");
-    let said = desk.trimtab(&["undo", &pids[0].to_string()]);
+    let said = home.trimtab(&["undo", &pids[0].to_string()]);
     assert_eq!(said.code, 0, "{said:?}");
     for before in before {
         assert_eq!(before.difference_now().expect("its text"), None, "text of process {}", before.pid());

@@ -5,12 +5,12 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Said, alone};
+use common::{Home, LIMIT, RANKS, Said, alone};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, has_worked, threads_running};
-use trimtab_types::report::Report;
+use trimtab_types::report::{CrowdLimit, Report};
 
 /// All ranks compute, and then wait for each other.
 const IN_STEP: &str = r#"
@@ -63,16 +63,16 @@ int main(int count, char **words) {
 #[test]
 fn an_oversubscribed_job_is_said_to_be_in_the_headline() {
     let _alone = alone();
-    let desk = Desk::new();
+    let home = Home::new();
     let processors = u32::try_from(std::thread::available_parallelism().expect("processors").get()).expect("a few");
     // A processor for each: nothing is said. Two ranks more than processors: they are all of one crowd.
     for ranks in [1, processors + 2] {
-        let program = compile(&desk, Mpi::OpenMpi, IN_STEP, "in_step");
+        let program = compile(&home, Mpi::OpenMpi, IN_STEP, "in_step");
         let job = Job::start(&Launch::mpi(Mpi::OpenMpi, ranks, &program));
-        let said = desk.trimtab(&["attach", "--iterations", "20", "--max-seconds", "60", &job.pids[0].to_string()]);
+        let said = home.trimtab(&["attach", "--iterations", "20", "--max-seconds", "60", &job.pids[0].to_string()]);
         job.is_unharmed();
         assert!(said.code <= 1, "{said:?}");
-        let report = stored(&desk);
+        let report = stored(&home);
         let crowds = report.nodes[0].oversubscribed.as_ref().expect("known on this machine");
         let page = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         if ranks == 1 {
@@ -81,7 +81,7 @@ fn an_oversubscribed_job_is_said_to_be_in_the_headline() {
         }
         let [crowd] = &crowds[..] else { panic!("{crowds:?}") };
         assert_eq!(crowd.ranks, (0..ranks).collect::<Vec<_>>());
-        assert!((crowd.processors, crowd.limited_by.as_str()) == (f64::from(processors), "affinity"), "{crowd:?}");
+        assert!((crowd.processors, crowd.limited_by) == (f64::from(processors), CrowdLimit::Affinity), "{crowd:?}");
         // Open MPI's ranks poll: each wants a processor all the time, and together they have no more than there are.
         let wanted = crowd.processors_wanted.expect("this kernel keeps it");
         assert!((f64::from(ranks) * 0.8..f64::from(ranks) * 1.2).contains(&wanted), "{crowd:?}");
@@ -99,13 +99,13 @@ fn an_oversubscribed_job_is_said_to_be_in_the_headline() {
 #[test]
 fn the_share_of_several_threads_says_whose_it_is() {
     let _alone = alone();
-    let desk = Desk::new();
-    let program = compile(&desk, Mpi::OpenMpi, THREADED, "threaded");
+    let home = Home::new();
+    let program = compile(&home, Mpi::OpenMpi, THREADED, "threaded");
     let job = Job::start(&Launch::mpi(Mpi::OpenMpi, RANKS, &program));
-    let said = desk.trimtab(&["attach", "--iterations", "15", "--max-seconds", "60", &job.pids[0].to_string()]);
+    let said = home.trimtab(&["attach", "--iterations", "15", "--max-seconds", "60", &job.pids[0].to_string()]);
     job.is_unharmed();
     assert!(said.code <= 1, "{said:?}");
-    let report = stored(&desk);
+    let report = stored(&home);
     for rank in &report.ranks {
         let (longest_s, all_s) = (rank.communication_s.expect("measured"), rank.communication_threads_s.expect("too"));
         assert_eq!(rank.communication_threads, Some(2), "{rank:?}");
@@ -126,11 +126,11 @@ fn the_share_of_several_threads_says_whose_it_is() {
 #[test]
 fn communication_that_was_not_measured_is_null() {
     let _alone = alone();
-    let desk = Desk::new();
-    let program = compile(&desk, Mpi::OpenMpi, IN_STEP, "in_step");
+    let home = Home::new();
+    let program = compile(&home, Mpi::OpenMpi, IN_STEP, "in_step");
     let job = Job::start(&Launch::mpi(Mpi::OpenMpi, RANKS, &program));
     let (code, report) =
-        desk.attach(job.pids[0], "--group io --max-seconds 1").unwrap_or_else(|said: Said| panic!("{said:?}"));
+        home.attach(job.pids[0], "--group io --max-seconds 1").unwrap_or_else(|said: Said| panic!("{said:?}"));
     job.is_unharmed();
     assert!(code <= 1 && report.ranks.len() == RANKS as usize, "{code} {:?}", report.warnings);
     assert!(report.ranks.iter().all(|rank| rank.communication_s.is_none() && rank.computation_s.is_none()));
@@ -174,13 +174,13 @@ impl Job {
 }
 
 /// The report of the only job that was stored last.
-fn stored(desk: &Desk) -> Report {
-    let said = desk.trimtab(&["report", "--json"]);
+fn stored(home: &Home) -> Report {
+    let said = home.trimtab(&["report", "--json"]);
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
-fn compile(desk: &Desk, mpi: Mpi, source: &str, name: &str) -> PathBuf {
-    let (file, made) = (desk.path(&format!("{name}.c")), desk.path(name));
+fn compile(home: &Home, mpi: Mpi, source: &str, name: &str) -> PathBuf {
+    let (file, made) = (home.path(&format!("{name}.c")), home.path(name));
     std::fs::write(&file, source).expect("a source");
     let compiler = format!("mpicc.{}", mpi.name());
     let status = Command::new(compiler).args(["-O2", "-g", "-pthread", "-o"]).arg(&made).arg(&file).status();

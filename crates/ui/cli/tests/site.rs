@@ -45,11 +45,41 @@ fn standing_agents_keep_together_and_measure() {
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
+    agents_tell_the_weather_of_their_hosts(&site);
     why_the_site_is_of_no_help_is_looked_up(&site, &job);
     nodes_without_a_standing_agent_are_named(&mut site, &job);
     one_identity_on_two_hosts_is_refused(&site);
     a_revoked_controller_is_refused_by_commands(&site);
     who_is_revoked_is_refused(&site);
+}
+
+fn agents_tell_the_weather_of_their_hosts(site: &Site<'_>) {
+    let user = format!("user:{USER}");
+    let (one, two) = (site.cluster.testbed.name(1).to_owned(), site.cluster.testbed.name(2).to_owned());
+    let ask = |words: &[&str]| {
+        let words = [&["weather", "--json", "-"], words].concat();
+        let output = site.trimtab(&words, &user).output().expect("it runs");
+        let found = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
+        (output.status.code(), found, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    wait_for("an agent has looked twice", || ask(&["--host", &one]).0 == Some(0));
+    let (_, found, said) = ask(&["--host", &one, "--nice", "19", "--to", &two]);
+    let value = |key: &str| found["figures"][key]["value"].as_f64();
+    assert!(value("cpu_share").is_some_and(|share| (0.0..=1.0).contains(&share)), "{found} {said}");
+    assert!(value("memory_free_bytes").is_some_and(|bytes| bytes > 1e6), "{found}");
+    assert!(value("latency_s").is_some_and(|latency_s| latency_s > 0.0), "{found} {said}");
+    assert!(value("bandwidth_bytes_per_s").is_some_and(|bandwidth| bandwidth > 0.0), "{found}");
+    assert_eq!((found["host"].as_str(), found["to"].as_str()), (Some(one.as_str()), Some(two.as_str())));
+    println!("sensing costs {} of a processor", found["cost"]["agent_share"]);
+    for (words, expected) in [
+        (&["--host", "nowhere"][..], "unknown host: nowhere"),
+        (&["--host", &one, "--to", "nowhere"], "unknown host: nowhere"),
+        (&["--host", &one, "--to", &one], "to itself is no network"),
+        (&["--host", "../tree"], "../tree"),
+    ] {
+        let (code, _, said) = ask(words);
+        assert!(code == Some(2) && said.contains(expected), "{words:?}: {code:?} {said}");
+    }
 }
 
 #[test]
@@ -195,7 +225,7 @@ fn what_was_measured_is_kept_for_its_owner(site: &Site<'_>) {
     let name = job["id"].as_str().expect("a name");
     let newest = site.ask(&["report", name, "--json"], "user:4242");
     let report: trimtab_types::report::Report = serde_json::from_slice(&newest.stdout).expect("a report");
-    assert_eq!((report.job.id.as_str(), report.window.batch, report.ranks.len()), (name, 1, NODES));
+    assert_eq!((report.job.id.as_str(), report.window.number, report.ranks.len()), (name, 1, NODES));
     let shown = site.ask(&["report", &format!("{name}/0")], "administrator:0");
     let has_window = String::from_utf8_lossy(&shown.stdout).contains(" as trimtab counts)");
     assert!(shown.status.success() && has_window, "{shown:?}");
@@ -216,7 +246,7 @@ fn a_controller_that_dies_during_a_window_takes_nothing_with_it(site: &mut Site<
     let report: trimtab_types::report::Report =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {err}"));
     // It ends by its time, with or without a loop.
-    let is_whole = report.window.valid || report.window.ended_by == "max-seconds";
+    let is_whole = report.window.valid || report.window.ended_by.word() == "max-seconds";
     assert!(is_whole && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
     assert!(err.contains("the site does not keep this window, your own store does"), "{err}");
     job.check_untouched();
@@ -329,7 +359,7 @@ fn a_call_through_the_api_is_measured(site: &Site<'_>, job: &Job) {
     let text = fs::read_to_string(&file).expect("a report");
     let report: trimtab_types::report::Report = serde_json::from_str(&text).expect("a report");
     let event = report.window.event.expect("it waited for one");
-    assert_eq!((&*event.kind, &*event.condition, &*event.value), ("api", "api:go", "go, called by user 4242"));
+    assert_eq!((event.kind.word(), &*event.condition, &*event.value), ("api", "api:go", "go, called by user 4242"));
     job.check_untouched();
     wait_for("no window's agent left", || agents().is_empty());
 }

@@ -23,6 +23,10 @@ use trimtab_testbed::{Settings, Slurm, Testbed};
 use trimtab_types::report::{FromFirstCall, Report};
 
 const NODES: usize = 3;
+/// Said of a rank on a node that was too busy to look at it in time.
+const SEEN_LATE: &str = "it had left MPI_Init before it was seen";
+/// How often a whole run is tried on nodes that are so busy.
+const TRIES: usize = 3;
 /// How MPICH's ranks find each other on the nodes.
 const NETWORK: [(&str, &str); 2] = [("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "eth0")];
 
@@ -48,7 +52,8 @@ fn standing_agents_hold_ranks_from_their_first_call_on() {
         (Mpi::Mpich, 2, "kinds", "--iterations 40"),
         (Mpi::OpenMpi, 2, "heat", "--iterations 200"),
     ] {
-        every_call_is_seen(&site, &Batch::new(&site, mpi, count, (program, words)));
+        let is_whole = (0..TRIES).any(|_| every_call_is_seen(&site, &Batch::new(&site, mpi, count, (program, words))));
+        assert!(is_whole, "{} {program}: a rank was seen too late, {TRIES} times", mpi.name());
     }
     who_is_late_is_named(&site);
     who_is_behind_already_is_named(&site);
@@ -60,14 +65,20 @@ fn standing_agents_hold_ranks_from_their_first_call_on() {
     wait_for("no agent and no guard is left", || agents().is_empty() && guards().is_empty());
 }
 
-/// Calls, bytes and links equal the wrapper's.
-fn every_call_is_seen(site: &Site<'_>, batch: &Batch<'_>) {
+/// Calls, bytes and links equal the wrapper's. False if a rank was seen too late, and the report says so.
+fn every_call_is_seen(site: &Site<'_>, batch: &Batch<'_>) -> bool {
     let name = format!("{} {}", batch.mpi.name(), batch.program.display());
     let mut window = Window::begin(site, batch, &["--follow", "--hold", "10"]);
     window.wait_until_it_looks();
     batch.go();
     let report = window.report();
     let from = from(&report);
+    if from.missed.iter().any(|missed| missed.reason == SEEN_LATE) {
+        assert!(report.window.begins_late.is_some(), "{name}: {:?}", report.warnings);
+        println!("{name}: once more: {from:?}");
+        batch.wait_for_end();
+        return false;
+    }
     let all: Vec<u32> = (0..batch.count as u32).collect();
     assert_eq!((&from.ranks, from.missed.len()), (&all, 0), "{name}: {from:?} {}", window.said());
     assert!(report.window.valid && report.window.begins_late.is_none(), "{name}: {:?}", report.warnings);
@@ -78,6 +89,7 @@ fn every_call_is_seen(site: &Site<'_>, batch: &Batch<'_>) {
     assert_eq!(hosts.len(), batch.count, "{name}: a rank on each node");
     batch.wait_for_end();
     lines_are_closed(site);
+    true
 }
 
 /// Each change that was begun stands as restored in the user's log; in the site's stands for whom agents were started.
@@ -104,6 +116,8 @@ fn who_is_late_is_named(site: &Site<'_>) {
     let is_told = |reason: &&str| {
         reason.contains("rank 1 was still in MPI_Init 1.2 s after others had left it")
             || reason.contains("it waited as long as it might, and went on")
+            // A busy node looks for the ranks when they have gone on already.
+            || reason.contains(SEEN_LATE)
     };
     assert!(reasons.iter().all(|(_, reason)| is_told(reason)), "{reasons:?} {:?} {}", report.warnings, window.said());
     assert!(report.window.begins_late.is_some(), "{:?}", report.warnings);
@@ -124,8 +138,7 @@ fn who_is_behind_already_is_named(site: &Site<'_>) {
     let report = window.report();
     let from = from(&report);
     assert!(from.ranks.is_empty() && from.missed.len() == 2, "{from:?}");
-    let is_told = |reason: &str| reason == "it had left MPI_Init before it was seen";
-    assert!(from.missed.iter().all(|missed| is_told(&missed.reason)), "{from:?}");
+    assert!(from.missed.iter().all(|missed| missed.reason == SEEN_LATE), "{from:?}");
     assert!(report.warnings.iter().any(|warning| warning.contains("it had left MPI_Init")), "{:?}", report.warnings);
     for text in texts {
         assert_eq!(text.difference_now().expect("it runs"), None, "restored");

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{Desk, LIMIT, alone};
+use common::{Home, LIMIT, alone};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running};
+use std::time::Instant;
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running, wait_for};
 use trimtab_types::report::Report;
 
 /// A watch that runs, ended with the test.
@@ -20,12 +20,12 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(desk: &Desk, program: &Path, options: &str) -> Watching {
-        let (lines, errors) = (desk.path("lines.json"), desk.path("errors"));
+    fn start(home: &Home, program: &Path, options: &str) -> Watching {
+        let (lines, errors) = (home.path("lines.json"), home.path("errors"));
         let (lines_text, name) = (lines.to_string_lossy().into_owned(), program.to_string_lossy().into_owned());
         let mut words = vec!["watch", "--name", &name, "--json", &lines_text];
         words.extend(options.split_whitespace());
-        let mut command = desk.command(&words);
+        let mut command = home.command(&words);
         command.stdout(Stdio::null()).stderr(std::fs::File::create(&errors).expect("a file"));
         let child = command.spawn().expect("it starts");
         let watching = Watching { child, lines };
@@ -58,18 +58,10 @@ impl Drop for Watching {
     }
 }
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// A specimen under a name that nothing else has.
-fn program(desk: &Desk, mpi: Mpi) -> PathBuf {
+fn program(home: &Home, mpi: Mpi) -> PathBuf {
     let built = build("particle", Some(mpi), &Variant::default()).expect("it builds");
-    let own = desk.path("watched");
+    let own = home.path("watched");
     std::fs::copy(built, &own).expect("copies");
     own
 }
@@ -109,12 +101,12 @@ const EARLY: &str = include_str!("programs/early.c");
 fn the_whole_run_of_a_program_that_starts_is_measured() {
     let _alone = alone();
     for (mpi, compiler) in [(Mpi::Mpich, "mpicc.mpich"), (Mpi::OpenMpi, "mpicc.openmpi")] {
-        let desk = Desk::new();
-        let (source, program) = (desk.path("early.c"), desk.path("watched"));
+        let home = Home::new();
+        let (source, program) = (home.path("early.c"), home.path("watched"));
         std::fs::write(&source, EARLY).expect("is written");
         let built = std::process::Command::new(compiler).arg("-o").arg(&program).arg(&source).status();
         assert!(built.expect("the compiler is there").success());
-        let watching = Watching::start(&desk, &program, "--follow --count 1");
+        let watching = Watching::start(&home, &program, "--follow --count 1");
         let words = Launch::mpi(mpi, 2, &program).words().expect("the launcher is there");
         let mut job = std::process::Command::new(&words[0]);
         job.args(&words[1..]).stdin(Stdio::null());
@@ -124,12 +116,13 @@ fn the_whole_run_of_a_program_that_starts_is_measured() {
         let line = watching.wait_for_lines(1).remove(0);
         assert_eq!(line["outcome"], "measured", "{line}");
         assert_eq!(watching.end(), 0);
-        let said = desk.trimtab(&["report", line["job"].as_str().expect("a job"), "--json"]);
+        let said = home.trimtab(&["report", line["job"].as_str().expect("a job"), "--json"]);
         let report: Report = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
         let from = report.window.from_first_call.as_ref().expect("it is asked for");
         assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{mpi:?}: {from:?}");
         assert_eq!(report.window.begins_late, None, "{mpi:?}");
-        let calls: BTreeSet<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+        let calls: BTreeSet<(&str, u64)> =
+            report.functions.iter().map(|row| (row.name.as_str(), row.calls_counted())).collect();
         assert_eq!(calls, BTreeSet::from([("MPI_Allreduce", 600), ("MPI_Barrier", 40)]), "{mpi:?}");
     }
 }
@@ -138,9 +131,9 @@ fn the_whole_run_of_a_program_that_starts_is_measured() {
 fn two_runs_of_one_program_at_the_same_time_are_two_jobs() {
     let _alone = alone();
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
-        let desk = Desk::new();
-        let program = program(&desk, mpi);
-        let watching = Watching::start(&desk, &program, "--iterations 5 --count 2");
+        let home = Home::new();
+        let program = program(&home, mpi);
+        let watching = Watching::start(&home, &program, "--iterations 5 --count 2");
         let mut jobs = [start(mpi, 1, &program), start(mpi, 1, &program)];
         let lines = watching.wait_for_lines(2);
         for job in &mut jobs {
@@ -149,7 +142,7 @@ fn two_runs_of_one_program_at_the_same_time_are_two_jobs() {
         assert_ne!(lines[0]["key"], lines[1]["key"]);
         assert_ne!(lines[0]["job"], lines[1]["job"], "{lines:?}");
         assert_eq!(watching.end(), 0);
-        let listed = desk.trimtab(&["list", "--json"]);
+        let listed = home.trimtab(&["list", "--json"]);
         let listed: Vec<Value> = serde_json::from_str(&listed.stdout).expect("JSON");
         assert_eq!(listed.len(), 2, "{listed:?}");
     }
@@ -159,9 +152,9 @@ fn two_runs_of_one_program_at_the_same_time_are_two_jobs() {
 fn ranks_of_one_launch_are_one_start_and_a_later_launch_is_another() {
     let _alone = alone();
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
-        let desk = Desk::new();
-        let program = program(&desk, mpi);
-        let watching = Watching::start(&desk, &program, "--iterations 5 --hold 2000");
+        let home = Home::new();
+        let program = program(&home, mpi);
+        let watching = Watching::start(&home, &program, "--iterations 5 --hold 2000");
         for run in 1..=2 {
             let mut job = start(mpi, 2, &program);
             let lines = watching.wait_for_lines(run);
@@ -184,9 +177,9 @@ fn is_patched(pid: i32) -> bool {
 #[test]
 fn an_interrupt_ends_windows_that_are_open_and_restores_the_program() {
     let _alone = alone();
-    let desk = Desk::new();
-    let program = program(&desk, Mpi::Mpich);
-    let watching = Watching::start(&desk, &program, "--iterations 1000000000");
+    let home = Home::new();
+    let program = program(&home, Mpi::Mpich);
+    let watching = Watching::start(&home, &program, "--iterations 1000000000");
     let begin = || {
         let mut job = start(Mpi::Mpich, 1, &program);
         let pid = job.rank_pids(LIMIT).expect("it runs")[0];
@@ -198,7 +191,7 @@ fn an_interrupt_ends_windows_that_are_open_and_restores_the_program() {
         wait_for("the window is open", || is_patched(jobs[jobs.len() - 1].1));
     }
     let (_fifth, pid) = begin();
-    let said = || std::fs::read_to_string(desk.path("errors")).unwrap_or_default();
+    let said = || std::fs::read_to_string(home.path("errors")).unwrap_or_default();
     wait_for("it is said that the fifth waits", || said().contains("#5 waits for its turn: 4 windows are open"));
     assert!(!is_patched(pid), "it waits");
     drop(jobs.remove(0));
@@ -219,17 +212,17 @@ fn an_interrupt_ends_windows_that_are_open_and_restores_the_program() {
 #[test]
 fn programs_that_can_not_be_measured_are_told_with_the_reason() {
     let _alone = alone();
-    let desk = Desk::new();
-    let own = desk.path("watched");
+    let home = Home::new();
+    let own = home.path("watched");
     std::fs::copy("/bin/sleep", &own).expect("copies");
-    let watching = Watching::start(&desk, &own, "--count 1");
+    let watching = Watching::start(&home, &own, "--count 1");
     let mut child = std::process::Command::new(&own).arg("600").spawn().expect("it starts");
     let lines = watching.wait_for_lines(1);
     child.kill().expect("ours to end");
     child.wait().expect("ours");
     assert_eq!((&lines[0]["outcome"], &lines[0]["reason"]), (&"refused".into(), &"it is no MPI program".into()));
     assert_eq!(watching.end(), 0);
-    let nothing = desk.trimtab(&["watch", "--name", "no-such-program", "--for", "0.2"]);
+    let nothing = home.trimtab(&["watch", "--name", "no-such-program", "--for", "0.2"]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
     assert!(nothing.stderr.contains("0 starts, 0 measured"), "{nothing:?}");
 }
@@ -251,12 +244,12 @@ int main(void) {
 #[test]
 fn a_program_that_gets_no_window_is_not_held() {
     let _alone = alone();
-    let desk = Desk::new();
-    let (source, own) = (desk.path("loads.c"), desk.path("watched"));
+    let home = Home::new();
+    let (source, own) = (home.path("loads.c"), home.path("watched"));
     std::fs::write(&source, LOADS).expect("is written");
     let built = std::process::Command::new("gcc").arg("-o").arg(&own).arg(&source).arg("-ldl").status();
     assert!(built.expect("the compiler is there").success());
-    let watching = Watching::start(&desk, &own, "--follow --hold 60000");
+    let watching = Watching::start(&home, &own, "--follow --hold 60000");
     let begun = Instant::now();
     let status = std::process::Command::new(&own).status().expect("it starts");
     let took_s = begun.elapsed().as_secs_f64();
@@ -269,14 +262,14 @@ fn a_program_that_gets_no_window_is_not_held() {
 
 #[test]
 fn what_can_not_be_watched_is_refused() {
-    let desk = Desk::new();
+    let home = Home::new();
     for (words, reason) in [
         (&["watch", "--name", ""][..], "no program can be called"),
         (&["watch", "--name", "a", "--sha256", "12"], "is no SHA-256 checksum"),
         (&["watch", "--name", "a", "--dry-run"], "use `trimtab attach`"),
         (&["watch", "--name", "a", "--json", "/no/such/folder/x"], "can't write"),
     ] {
-        let said = desk.trimtab(words);
+        let said = home.trimtab(words);
         assert!(said.code == 2 && said.stderr.contains(reason), "{words:?}: {said:?}");
     }
 }

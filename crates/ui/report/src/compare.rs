@@ -6,9 +6,11 @@ use crate::Style;
 use crate::clean::clean;
 use crate::neighbours;
 use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
-use crate::units::{NOT_MEASURED, date, percent, percent_with_half_width, significant, time, time_with_half_width};
-use trimtab_types::comparison::{Change, Comparison, Guest, Side};
-use trimtab_types::report::Estimate;
+use crate::units::{
+    NOT_MEASURED, date_if_known, percent, percent_with_half_width, significant, time, time_with_half_width,
+};
+use trimtab_types::comparison::{Change, Companion, Comparison, Side};
+use trimtab_types::report::{Estimate, NeighbourKind};
 
 /// The comparison as text.
 pub fn comparison(comparison: &Comparison, style: &Style) -> String {
@@ -18,8 +20,8 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> String {
     lines.push(String::new());
     let mut table = PageTable::new(vec![
         PageColumn::name(""),
-        PageColumn::number(&format!("window {}", before.batch), 0),
-        PageColumn::number(&format!("window {}", after.batch), 0),
+        PageColumn::number(&format!("window {}", before.number), 0),
+        PageColumn::number(&format!("window {}", after.number), 0),
         PageColumn::number("difference", 0),
         PageColumn::number("ratio", 1),
     ]);
@@ -43,7 +45,7 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> String {
 
 /// The main result of a comparison.
 fn headline(comparison: &Comparison) -> String {
-    let names = format!("window {} and window {}", comparison.before.batch, comparison.after.batch);
+    let names = format!("window {} and window {}", comparison.before.number, comparison.after.number);
     match comparison.time_per_iteration_s {
         None => format!("The time per iteration of {names} can't be compared."),
         Some(Change { significant: Some(false), .. }) => {
@@ -52,7 +54,7 @@ fn headline(comparison: &Comparison) -> String {
         Some(change) => {
             let ratio = change.ratio.map_or_else(|| "?".to_owned(), |ratio| significant(ratio, 3));
             let doubt = if change.significant.is_none() { "; how sure that is can't be told" } else { "" };
-            let (before, after) = (comparison.before.batch, comparison.after.batch);
+            let (before, after) = (comparison.before.number, comparison.after.number);
             format!("An iteration takes {ratio}x as long in window {after} as in window {before}{doubt}.")
         }
     }
@@ -85,16 +87,16 @@ fn signed(value: f64, shown: fn(f64) -> String) -> String {
 
 fn begun(side: &Side) -> String {
     let waited = side.event.as_ref().map(|event| format!(", waited for {}", neighbours::event(event)));
-    format!("window {}: {}{}", side.batch, date(side.started_unix_s), waited.unwrap_or_default())
+    format!("window {}: {}{}", side.number, date_if_known(side.started_unix_s), waited.unwrap_or_default())
 }
 
-fn who(word: &str, guests: &[Guest]) -> String {
-    let name = |guest: &Guest| {
+fn who(word: &str, guests: &[Companion]) -> String {
+    let name = |guest: &Companion| {
         let hosts = guest.hosts.iter().map(|host| clean(host)).collect::<Vec<_>>().join(", ");
-        let kind = match guest.kind.as_str() {
-            "slurm" => "Slurm job",
-            "mpi" => "MPI job",
-            _ => "user",
+        let kind = match guest.kind {
+            NeighbourKind::Slurm => "Slurm job",
+            NeighbourKind::Mpi => "MPI job",
+            NeighbourKind::User => "user",
         };
         format!("{kind} {} ({}) on {hosts}", clean(&guest.name), clean(&guest.program))
     };

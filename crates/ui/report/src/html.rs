@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("html/page.js");
 
 /// The whole file; `headline` is the one sentence a reader should take away.
 pub fn html(report: &Report, headline: &str) -> String {
-    let title = text(&format!("{} window {}", job_name(report), report.window.batch));
+    let title = text(&format!("{} window {}", job_name(report), report.window.number));
     let (json, trimmed) = embedded_json(report);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -105,10 +105,10 @@ fn header(report: &Report, headline: &str) -> String {
     let where_from = format!(
         "{} · window {} · {} · {} · {}",
         job_name(report),
-        report.window.batch,
+        report.window.number,
         crate::units::counted(u64::from(report.job.ranks), "rank"),
         report.job.mpi,
-        crate::units::date(report.window.started_unix_s)
+        crate::units::date_if_known(report.window.started_unix_s)
     );
     let invalid = words::invalid(report).map(|why| format!("<p class=\"banner bad\">{}</p>\n", text(&why)));
     format!(

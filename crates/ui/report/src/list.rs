@@ -7,6 +7,7 @@ use crate::clean::clean;
 use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
 use crate::units::{age, percent, time};
 use crate::words::shortened;
+use trimtab_types::report::EventKind;
 
 /// Characters of the command line in the table.
 const COMMAND_LENGTH_MAX: usize = 60;
@@ -31,8 +32,8 @@ pub struct ListedJob {
 /// The table's figures of a job's newest window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedWindow {
-    /// Wall-clock time of its start, seconds since 1970.
-    pub started_unix_s: f64,
+    /// Wall-clock time of its start, seconds since 1970; `None`: not known.
+    pub started_unix_s: Option<f64>,
     /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Mean share of the window in communication; `None`: not measured.
@@ -40,7 +41,7 @@ pub struct ListedWindow {
     /// Mean time of one iteration, seconds; `None`: not measured.
     pub time_per_iteration_s: Option<f64>,
     /// Kind of the event it waited for; `None`: it was measured at once.
-    pub event: Option<String>,
+    pub event: Option<EventKind>,
 }
 
 /// The table, in the order given; `now_unix_s` is the moment ages are counted from.
@@ -72,7 +73,7 @@ fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<PageCell> {
     command.extend(job.arguments.iter().cloned());
     let age = newest.map(|window| {
         let invalid = if window.valid { "" } else { ", invalid" };
-        age(now_unix_s - window.started_unix_s) + invalid
+        or_dash(window.started_unix_s.map(|unix_s| age(now_unix_s - unix_s))) + invalid
     });
     let cells = [
         clean(&job.id),
@@ -82,7 +83,7 @@ fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<PageCell> {
         or_dash(newest.and_then(|window| window.communication_fraction).map(percent)),
         or_dash(newest.and_then(|window| window.time_per_iteration_s).map(time)),
         shortened(&clean(&command.join(" ")), COMMAND_LENGTH_MAX),
-        or_dash(newest.and_then(|window| window.event.as_deref()).map(clean)),
+        or_dash(newest.and_then(|window| window.event).map(|event| event.to_string())),
     ];
     cells.into_iter().map(PageCell::Text).collect()
 }

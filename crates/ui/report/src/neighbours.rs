@@ -4,7 +4,9 @@
 
 use crate::clean::clean;
 use crate::units::{bytes, counted, percent, significant, time};
-use trimtab_types::report::{Event, Limit, Neighbour, NodeShare, Oversubscription, Report};
+use trimtab_types::report::{
+    Closeness, Event, Limit, Neighbour, NeighbourKind, NodeShare, Oversubscription, Presence, Report,
+};
 
 /// Machines described, neighbours named of each.
 const NODES_SHOWN_MAX: usize = 8;
@@ -31,10 +33,10 @@ fn of_node(node: &NodeShare) -> String {
 
 /// A neighbour with all that matters.
 pub(crate) fn who(one: &Neighbour) -> String {
-    let name = match one.kind.as_str() {
-        "slurm" => format!("Slurm job {}", clean(&one.name)),
-        "mpi" => format!("MPI job {}", clean(&one.name)),
-        _ => format!("user {}", clean(&one.name)),
+    let name = match one.kind {
+        NeighbourKind::Slurm => format!("Slurm job {}", clean(&one.name)),
+        NeighbourKind::Mpi => format!("MPI job {}", clean(&one.name)),
+        NeighbourKind::User => format!("user {}", clean(&one.name)),
     };
     let size = match one.ranks {
         0 => counted(u64::from(one.processes), "process"),
@@ -45,24 +47,24 @@ pub(crate) fn who(one: &Neighbour) -> String {
     } else {
         format!(" on processors {}{}", clean(&one.cpus_seen), nearness(one))
     };
-    let presence = match one.presence.as_str() {
-        "came" => ", which came meanwhile",
-        "left" => ", which left meanwhile",
-        _ => "",
+    let presence = match one.presence {
+        Presence::Came => ", which came meanwhile",
+        Presence::Left => ", which left meanwhile",
+        Presence::Throughout => "",
     };
-    let busy = percent(one.busy_processors);
-    format!("{name} ({size} of {}{place}), {busy} of a processor busy{presence}", clean(&one.program))
+    let busy = one.busy_processors.map_or_else(String::new, |busy| format!(", {} of a processor busy", percent(busy)));
+    format!("{name} ({size} of {}{place}){busy}{presence}", clean(&one.program))
 }
 
 fn nearness(one: &Neighbour) -> String {
     let ranks = one.with_ranks.iter().take(NAMED_MAX).map(u32::to_string).collect::<Vec<_>>().join(", ");
     let more = if one.with_ranks.len() > NAMED_MAX { ", ..." } else { "" };
     let noun = if one.with_ranks.len() == 1 { "rank" } else { "ranks" };
-    match one.shares.as_str() {
-        "core" => format!(", the same as {noun} {ranks}{more}"),
-        "smt" => format!(", in the same cores as {noun} {ranks}{more}"),
-        "cache" => format!(", in one cache with {noun} {ranks}{more}"),
-        _ => String::new(),
+    match one.shares {
+        Closeness::Core => format!(", the same as {noun} {ranks}{more}"),
+        Closeness::Smt => format!(", in the same cores as {noun} {ranks}{more}"),
+        Closeness::Cache => format!(", in one cache with {noun} {ranks}{more}"),
+        Closeness::Numa | Closeness::Machine => String::new(),
     }
 }
 
@@ -134,7 +136,7 @@ fn of_crowd(crowd: &Oversubscription) -> String {
         format!(", of which they wanted {} at a time and had {}", significant(wanted, 2), significant(had, 2))
     });
     let count = counted(crowd.ranks.len() as u64, "rank");
-    format!("{count} ({ranks}{more}) on {processors} {noun} ({}){wanted}", clean(&crowd.limited_by))
+    format!("{count} ({ranks}{more}) on {processors} {noun} ({}){wanted}", crowd.limited_by)
 }
 
 /// The event that a window waited for.

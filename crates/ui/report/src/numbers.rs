@@ -5,7 +5,7 @@
 //! Next: `words.rs`, `terminal.rs` and `html.rs` print these.
 
 use crate::omp;
-use trimtab_types::report::{Link, RankTotal, Report};
+use trimtab_types::report::{FunctionGroup, Link, RankTotal, Report};
 
 /// Cost above which every page warns: share of the window's time.
 pub(crate) const COST_BAR: f64 = 0.02;
@@ -49,7 +49,7 @@ pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
 
 /// True if communication was measured at all; in older reports the ranks' zeros mean nothing where it was not.
 pub(crate) fn communication_measured(report: &Report) -> bool {
-    let was_asked = report.window.groups.iter().any(|group| group == "comm" || group == "all");
+    let was_asked = report.window.groups.iter().any(|group| matches!(group, FunctionGroup::Comm | FunctionGroup::All));
     let is_known = report.ranks.iter().all(|rank| rank.communication_s.is_some());
     is_known && (report.communication_fraction.is_some() || was_asked)
 }
@@ -57,7 +57,10 @@ pub(crate) fn communication_measured(report: &Report) -> bool {
 /// Threads of one rank whose times are summed, at most; `None`: no time of a report is known to be such a sum. A share of
 /// more than the whole time is one even where no two threads communicate.
 pub(crate) fn threads_summed(report: &Report) -> Option<u32> {
-    let communicating = report.ranks.iter().filter_map(|rank| rank.communication_threads).max().unwrap_or(0);
+    let communicating = match &report.reduced {
+        Some(reduced) => reduced.communication_threads_max.unwrap_or(0),
+        None => report.ranks.iter().filter_map(|rank| rank.communication_threads).max().unwrap_or(0),
+    };
     let whole_s = rank_seconds(report) * (1.0 + ROUNDING);
     let is_above = report
         .functions
@@ -72,6 +75,9 @@ const ROUNDING: f64 = 1e-6;
 
 /// Sum of the ranks' recorded times, seconds: what a function's share is a share of.
 pub(crate) fn rank_seconds(report: &Report) -> f64 {
+    if let Some(reduced) = &report.reduced {
+        return reduced.duration_s.mean * f64::from(reduced.ranks);
+    }
     report.ranks.iter().map(|rank| rank.duration_s).sum()
 }
 
@@ -86,6 +92,11 @@ pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         below + (above - below) * place.fract()
     };
     Some(Spread { min, lower_quartile: at(0.25), median: at(0.5), upper_quartile: at(0.75), max })
+}
+
+/// Ranks that were measured, whether the report has their details or not.
+pub(crate) fn rank_count(report: &Report) -> usize {
+    report.reduced.as_ref().map_or(report.ranks.len(), |reduced| reduced.ranks as usize)
 }
 
 /// A rank's CPU time over its wall time; above 1 with several busy threads.
@@ -111,7 +122,7 @@ fn wanted(report: &Report, rank: &RankTotal) -> Option<f64> {
 /// ranks. `None` where CPU time is missing, several threads were or wanted to be busy, or nothing was communicated.
 pub(crate) fn polling_share(report: &Report) -> Option<f64> {
     let has_teams = report.omp.as_ref().and_then(|omp| omp.threads).is_some_and(|all| all > report.ranks.len() as u64);
-    if !communication_measured(report) || has_teams {
+    if !communication_measured(report) || has_teams || report.reduced.is_some() {
         return None;
     }
     let (mut on_cpu_s, mut communication_s) = (0.0, 0.0);
@@ -126,8 +137,11 @@ pub(crate) fn polling_share(report: &Report) -> Option<f64> {
     ratio(on_cpu_s, communication_s)
 }
 
-/// Sums a counter over the ranks that have it; `None`: none has.
+/// Sums a counter over the ranks that have it; `None`: none has, or those of all ranks are not in the report.
 pub(crate) fn counted(report: &Report, counter: impl Fn(&RankTotal) -> Option<u64>) -> Option<Counted> {
+    if report.reduced.is_some() {
+        return None;
+    }
     let values: Vec<(u32, u64)> = report.ranks.iter().filter_map(|rank| Some((rank.rank, counter(rank)?))).collect();
     let largest = values.iter().rev().max_by_key(|(_, value)| *value)?;
     let sum = values.iter().fold(0, |sum: u64, (_, value)| sum.saturating_add(*value));
@@ -143,8 +157,11 @@ pub(crate) fn traffic(report: &Report) -> Traffic {
         traffic.collective_bytes = traffic.collective_bytes.saturating_add(link.collective_bytes);
         traffic.collective_messages = traffic.collective_messages.saturating_add(link.collective_messages);
     }
-    for rank in &report.ranks {
-        traffic.unattributed_bytes = traffic.unattributed_bytes.saturating_add(rank.unattributed_bytes);
+    if let Some(reduced) = &report.reduced {
+        return Traffic { unattributed_bytes: reduced.unattributed_bytes.unwrap_or(0), ..traffic };
+    }
+    for unnamed in report.ranks.iter().filter_map(|rank| rank.unattributed_bytes) {
+        traffic.unattributed_bytes = traffic.unattributed_bytes.saturating_add(unnamed);
     }
     traffic
 }
@@ -157,12 +174,14 @@ pub(crate) fn heaviest_links(report: &Report) -> Vec<&Link> {
 }
 
 /// Seconds inside each measured group other than communication, summed over ranks, in order of appearance.
-pub(crate) fn group_seconds(report: &Report) -> Vec<(&str, f64)> {
-    let mut sums: Vec<(&str, f64)> = Vec::new();
-    for part in report.ranks.iter().flat_map(|rank| &rank.group_s) {
+pub(crate) fn group_seconds(report: &Report) -> Vec<(FunctionGroup, f64)> {
+    let mut sums: Vec<(FunctionGroup, f64)> = Vec::new();
+    let of_all = report.reduced.iter().flat_map(|reduced| &reduced.group_s);
+    let of_each = report.ranks.iter().filter(|_| report.reduced.is_none()).flat_map(|rank| &rank.group_s);
+    for part in of_all.chain(of_each) {
         match sums.iter_mut().find(|(group, _)| *group == part.group) {
             Some((_, sum)) => *sum += part.time_s,
-            None => sums.push((&part.group, part.time_s)),
+            None => sums.push((part.group, part.time_s)),
         }
     }
     sums
@@ -204,7 +223,7 @@ pub(crate) fn volume_matrix(report: &Report, side_max: usize) -> (Vec<Vec<u64>>,
 /// True if ranks were often put off their cores by other work: time off the CPU then says nothing about waiting.
 pub(crate) fn is_displaced(report: &Report) -> bool {
     let switches: u64 = report.ranks.iter().filter_map(|rank| rank.involuntary_switches).sum();
-    switches > 0 && switches as f64 > DISPLACED_PER_SECOND * rank_seconds(report)
+    report.reduced.is_none() && switches > 0 && switches as f64 > DISPLACED_PER_SECOND * rank_seconds(report)
 }
 
 /// Involuntary context switches per second of a rank above which its core is taken to be shared.

@@ -4,10 +4,10 @@
 
 use crate::clean::clean;
 use crate::units::{NOT_MEASURED, count, counted, percent, time};
-use trimtab_types::report::{CallFrame, HybridEfficiencies, Omp, ParallelRegion, Report};
+use trimtab_types::report::{CallFrame, FunctionGroup, HybridEfficiencies, Omp, ParallelRegion, Report};
 
 /// Name of the group of functions that are measured for them.
-pub(crate) const GROUP: &str = "omp";
+pub(crate) const GROUP: FunctionGroup = FunctionGroup::Omp;
 
 /// Rows in a terminal, longest time first; all are in the JSON.
 pub(crate) const REGIONS_SHOWN_MAX: usize = 12;
@@ -136,7 +136,7 @@ fn factors(found: &HybridEfficiencies) -> String {
         part("scheduling", found.omp_scheduling),
         part("serialisation", found.omp_serialisation),
     ];
-    let first = found.work_on_first.as_ref().map(|factor| format!("; improve {} first", clean(factor)));
+    let first = found.work_on_first.map(|factor| format!("; improve {factor} first"));
     let region = found.region_first.as_ref().map(|region| format!(", most in {}", clean(region)));
     format!(
         "{} = MPI {} ({}) x OpenMP {} ({}){}{}",

@@ -89,7 +89,7 @@ fn functions(page: &mut Page, report: &Report) {
     if !rest.is_empty() {
         page.note(Ink::Plain, &rest_of_functions(rest));
     }
-    let nested: u64 = listed.iter().map(|function| function.nested_calls).sum();
+    let nested: u64 = listed.iter().filter_map(|function| function.nested_calls).sum();
     if nested > 0 {
         let calls = counted(nested, "call");
         page.note(
@@ -133,7 +133,7 @@ fn function_cells(report: &Report, function: &FunctionTotal) -> Vec<Cell> {
         or_dash(function.bytes_max.map(|size| bytes(size as f64))),
     ];
     if several_groups(report) {
-        cells.push(clean(&function.group));
+        cells.push(function.group.to_string());
     }
     if report.functions.iter().any(|other| other.argument_sum.is_some()) {
         cells.push(or_dash(function.argument_sum.map(|sum| sum.to_string())));
@@ -146,7 +146,7 @@ fn several_groups(report: &Report) -> bool {
 }
 
 fn rest_of_functions(rest: &[&FunctionTotal]) -> String {
-    let calls: u64 = rest.iter().map(|function| function.calls).sum();
+    let calls: u64 = rest.iter().map(|function| function.calls_counted()).sum();
     let time_s: f64 = rest.iter().filter_map(|function| function.time_s).sum();
     let functions = counted(rest.len() as u64, "more function");
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
@@ -350,7 +350,7 @@ fn detail_cells(report: &Report, detail: &Detail) -> Vec<Cell> {
         detail.rank.to_string(),
         detail.thread.to_string(),
         clean(&detail.function),
-        time(detail.time_unix_s - report.window.started_unix_s),
+        report.window.started_unix_s.map_or("-".to_string(), |started| time(detail.time_unix_s - started)),
         detail.duration_s.map_or("no return".to_string(), time),
         arguments.join(" "),
     ];

@@ -127,6 +127,11 @@ pub(crate) fn date(unix_s: f64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// The same, or that it is not known.
+pub(crate) fn date_if_known(unix_s: Option<f64>) -> String {
+    unix_s.map_or_else(|| NOT_MEASURED.to_string(), date)
+}
+
 /// How long ago something was, roughly: "now", "5 min ago", "3 h ago", "12 days ago".
 pub(crate) fn age(seconds: f64) -> String {
     match seconds {

@@ -20,7 +20,7 @@ pub(crate) fn cells(report: &Report, state: &WaitState) -> [(String, Option<f64>
     let shown_share = |share: Share| waited(share.time, share.error, percent);
     let error = if state.error_s > 0.0 && state.time_s.is_some() { time(state.error_s) } else { "-".to_string() };
     [
-        (clean(&state.state), None),
+        (state.state.to_string(), None),
         (clean(&state.function), None),
         (count(state.calls), Some(state.calls as f64)),
         (waited(state.time_s, state.error_s, time), Some(state.time_s.unwrap_or(-1.0))),

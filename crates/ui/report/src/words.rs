@@ -9,12 +9,13 @@ use crate::neighbours;
 use crate::numbers::{self, COST_BAR};
 use crate::omp;
 use crate::units::{
-    NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
+    NOT_MEASURED, bytes, count, counted, date, date_if_known, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
 use std::collections::BTreeSet;
 use trimtab_types::report::{
-    CallFrame, Cost, Counter, Difference, Estimate, FunctionTotal, LoopProgress, RankTotal, Report, Window,
+    CallFrame, Cause, Cost, Counter, Difference, Ended, Estimate, FunctionGroup, FunctionTotal, LoopProgress,
+    RankTotal, Report, Window,
 };
 
 /// Hosts named before "and N more".
@@ -48,7 +49,7 @@ pub(crate) fn job(report: &Report) -> Vec<Fact> {
         plain("program", shortened(&command.join(" "), COMMAND_LENGTH_MAX)),
         plain("ranks", format!("{} on {}", count(u64::from(job.ranks)), hosts(&job.hosts))),
         plain("MPI", clean(&job.mpi)),
-        plain("started", date(job.started_unix_s)),
+        plain("started", date_if_known(job.started_unix_s)),
     ]
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     let window = &report.window;
     let mut facts = vec![plain(
         "window",
-        format!("{} ({}), {}", window.batch, clean(&window.trigger), date(window.started_unix_s)),
+        format!("{} ({}), {}", window.number, clean(&window.trigger), date_if_known(window.started_unix_s)),
     )];
     let waited = |event| format!("{}, {}", neighbours::event(event), date(event.at_unix_s));
     facts.extend(window.event.as_ref().map(|event| plain("waited for", waited(event))));
@@ -74,7 +75,11 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     facts.push(validity(report));
     facts.push(plain(
         "measured",
-        if window.groups.is_empty() { "nothing".into() } else { clean(&window.groups.join(", ")) },
+        if window.groups.is_empty() {
+            "nothing".into()
+        } else {
+            window.groups.iter().map(|group| group.word()).collect::<Vec<_>>().join(", ")
+        },
     ));
     facts
 }
@@ -134,11 +139,11 @@ const NEARLY_ALL: f64 = 0.9995;
 /// Which rank computes longest, and why as far as that is known.
 fn why_different(difference: &Difference) -> String {
     let Difference { longest, shortest, ratio, cause, because, .. } = difference;
-    let why = match cause.as_str() {
-        "work" => "it has more work",
-        "node" => "its machine is slower",
-        "processor" => "it had less of a processor",
-        _ => "why is undetermined",
+    let why = match cause {
+        Cause::Work => "it has more work",
+        Cause::Node => "its machine is slower",
+        Cause::Processor => "it had less of a processor",
+        Cause::Undetermined => "why is undetermined",
     };
     format!("rank {longest} computes {} as long as rank {shortest}: {why} ({})", times(*ratio), clean(because))
 }
@@ -148,9 +153,8 @@ fn other_groups(report: &Report) -> Option<Fact> {
     let share =
         |time_s| numbers::ratio(time_s, numbers::rank_seconds(report)).map_or(NOT_MEASURED.to_string(), percent);
     let groups = numbers::group_seconds(report).into_iter();
-    let parts: Vec<String> = groups
-        .map(|(group, time_s)| format!("{} {} ({} of the time)", clean(group), time(time_s), share(time_s)))
-        .collect();
+    let parts: Vec<String> =
+        groups.map(|(group, time_s)| format!("{} {} ({} of the time)", group, time(time_s), share(time_s))).collect();
     let whole_s = numbers::rank_seconds(report);
     let is_above = numbers::group_seconds(report).iter().any(|(_, time_s)| *time_s > whole_s);
     let over = if is_above { "ranks and their threads" } else { "ranks" };
@@ -226,13 +230,17 @@ fn counter_fact(report: &Report, name: &str) -> Fact {
     plain("counter", text)
 }
 
+/// The way to what a reduced report leaves out.
+pub(crate) const NEEDS_ALL: &str = "every rank's details are needed for that, which --all-ranks brings";
+
 /// A window by time that is shorter has no counts that were read beside its borders, seconds.
 const BESIDE_SECONDS_MIN: f64 = 0.1;
 
 /// Why the kernel's counts of a window are not known, where that can be told.
 fn not_counted(report: &Report) -> String {
-    let why = match report.window.ended_by.as_str() {
-        "program-ended" => {
+    let why = match report.window.ended_by {
+        _ if report.reduced.is_some() => return format!("of all ranks together not known: {NEEDS_ALL}"),
+        Ended::ProgramEnded => {
             "ranks that have ended can't be asked; --counters page-faults,context-switches counts to the end"
         }
         _ if report.window.marker.is_none() && report.window.duration_s < BESIDE_SECONDS_MIN => {
@@ -260,16 +268,21 @@ fn counter(report: &Report, noun: Option<&str>, value: fn(&RankTotal) -> Option<
 /// The measurement's cost to the program.
 pub(crate) fn cost(report: &Report) -> Vec<Fact> {
     let cost = &report.cost;
-    let pauses = format!(
-        "longest {}; {} in all on the rank paused most",
-        time(cost.pause_us_max * 1e-6),
-        time(cost.pause_us_total * 1e-6)
-    );
+    let pauses = match (cost.pause_us_max, cost.pause_us_total) {
+        (Some(us_max), Some(us_total)) => {
+            format!("longest {}; {} in all on the rank paused most", time(us_max * 1e-6), time(us_total * 1e-6))
+        }
+        _ => NOT_MEASURED.to_string(),
+    };
     let per_probe = cost
         .probe_ns
         .map_or("cost of one not calibrated".to_string(), |ns| format!("{} ns for entry and exit", significant(ns, 3)));
-    let points = counted(cost.points, "point");
-    let probes = format!("{} passed, {per_probe}; {points} patched per rank", count(cost.probes));
+    let probes = match (cost.probes, cost.points) {
+        (Some(probes), Some(points)) => {
+            format!("{} passed, {per_probe}; {} patched per rank", count(probes), counted(points, "point"))
+        }
+        _ => NOT_MEASURED.to_string(),
+    };
     let (share, tone) = match cost.fraction {
         None => (NOT_MEASURED.to_string(), Tone::Plain),
         Some(fraction) if fraction > COST_BAR => (above_bar(fraction, cost), Tone::Warn),
@@ -315,15 +328,17 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
     let iterations = report.ranks.iter().filter_map(|rank| rank.iterations);
     let (fewest, most) = (iterations.clone().min(), iterations.max());
     let why = match fewest.zip(most) {
-        _ if report.window.ended_by == "interrupted" => "it was interrupted".to_string(),
+        _ if report.window.ended_by == Ended::Interrupted => "it was interrupted".to_string(),
         Some((fewest, most)) if fewest != most => {
             format!("the ranks recorded different iterations ({fewest} to {most})")
         }
-        _ if report.window.ended_by == "max-seconds" => "the time limit came too early".to_string(),
-        _ if report.window.context.is_none() && (report.ranks.len() as u64) < u64::from(report.job.ranks) => {
-            format!("{} of {} ranks were measured", report.ranks.len(), report.job.ranks)
+        _ if report.window.ended_by == Ended::MaxSeconds => "the time limit came too early".to_string(),
+        _ if report.window.context.is_none() && (numbers::rank_count(report) as u64) < u64::from(report.job.ranks) => {
+            format!("{} of {} ranks were measured", numbers::rank_count(report), report.job.ranks)
         }
-        _ if report.window.ended_by == "program-ended" => "the program ended before the window was whole".to_string(),
+        _ if report.window.ended_by == Ended::ProgramEnded => {
+            "the program ended before the window was whole".to_string()
+        }
         _ => "a rank ended early or left".to_string(),
     };
     Some(format!("INVALID: {why}; do not compare these numbers, measure again"))
@@ -342,11 +357,11 @@ pub(crate) fn function_name(function: &FunctionTotal) -> String {
 
 /// Its calls; of a function that was taken out they are a lower bound, and none is told of one that was out all the time.
 pub(crate) fn function_calls(function: &FunctionTotal) -> String {
-    if function.calls == 0 && function.taken_out_after_s.is_some() {
-        return "-".to_owned();
-    }
-    let sign = if function.taken_out_after_s.is_some() { ">=" } else { "" };
-    format!("{sign}{}", count(function.calls))
+    let is_out = function.taken_out_after_s.is_some();
+    // Older reports have 0 where nobody counted.
+    let calls = function.calls.filter(|calls| *calls > 0 || !is_out);
+    let sign = if is_out { ">=" } else { "" };
+    calls.map_or_else(|| "-".to_owned(), |calls| format!("{sign}{}", count(calls)))
 }
 
 /// Since when functions were taken out; `None`: all were counted to the end.
@@ -374,7 +389,7 @@ pub(crate) struct FunctionNumbers {
 pub(crate) fn function_numbers(report: &Report, function: &FunctionTotal) -> FunctionNumbers {
     FunctionNumbers {
         share: function.time_s.and_then(|time_s| numbers::ratio(time_s, numbers::rank_seconds(report))),
-        mean_s: function.time_s.and_then(|time_s| numbers::ratio(time_s, function.calls as f64)),
+        mean_s: function.time_s.and_then(|time_s| numbers::ratio(time_s, function.calls? as f64)),
     }
 }
 
@@ -383,13 +398,17 @@ pub(crate) fn traffic(report: &Report) -> Option<String> {
     if !numbers::communication_measured(report) && report.links.is_empty() {
         return None;
     }
+    if report.reduced.is_some() {
+        return Some(format!("bytes and messages from rank to rank are not known: {NEEDS_ALL}"));
+    }
     let all = numbers::traffic(report);
     let unknown: Vec<&str> =
         report.functions.iter().filter(|one| one.bytes_missing.is_some()).map(|one| one.name.as_str()).collect();
     let is_all_known = unknown.is_empty() && all.unattributed_bytes == 0;
     let mut text = if all.messages == 0 && all.bytes == 0 && is_all_known {
-        let moves =
-            |function: &&FunctionTotal| function.group == "comm" && function.bytes.is_some_and(|bytes| bytes > 0);
+        let moves = |function: &&FunctionTotal| {
+            function.group == FunctionGroup::Comm && function.bytes.is_some_and(|bytes| bytes > 0)
+        };
         let some = report.functions.iter().find(moves);
         let ways =
             |one: &FunctionTotal| format!("; which ways the bytes of {} go is the library's choice", clean(&one.name));
@@ -447,7 +466,7 @@ fn hosts(hosts: &[String]) -> String {
 
 fn marker(window: &Window) -> String {
     match &window.marker {
-        Some(marker) => format!("{} ({})", clean(marker), clean(&window.marker_source)),
+        Some(marker) => format!("{} ({})", clean(marker), window.marker_source),
         None => "none: the window is by time, not by iterations".to_string(),
     }
 }
@@ -463,16 +482,15 @@ pub(crate) fn path(frames: &[CallFrame]) -> String {
 
 fn recorded(window: &Window) -> String {
     let long = time(window.duration_s);
-    let ended = match window.ended_by.as_str() {
-        "iterations" => "as asked".to_string(),
-        "confident" => "until the time per iteration was known well enough".to_string(),
-        "max-seconds" => "up to the time limit".to_string(),
-        "program-ended" => "until the program ended".to_string(),
-        "fault-handler" => "until the program set a fault handler of its own".to_string(),
-        "probe-limit" => "until the probes of what counts iterations cost too much".to_string(),
-        "interrupted" => "until interrupted".to_string(),
-        "left-loop" => "until the program left the loop".to_string(),
-        other => format!("ended by {}", clean(other)),
+    let ended = match window.ended_by {
+        Ended::Iterations => "as asked".to_string(),
+        Ended::Confident => "until the time per iteration was known well enough".to_string(),
+        Ended::MaxSeconds => "up to the time limit".to_string(),
+        Ended::ProgramEnded => "until the program ended".to_string(),
+        Ended::FaultHandler => "until the program set a fault handler of its own".to_string(),
+        Ended::ProbeLimit => "until the probes of what counts iterations cost too much".to_string(),
+        Ended::Interrupted => "until interrupted".to_string(),
+        Ended::LeftLoop => "until the program left the loop".to_string(),
     };
     match (window.iterations, window.start) {
         (Some(iterations), Some(start)) => {
@@ -531,7 +549,12 @@ fn communication(report: &Report) -> String {
     let ratio = report.communication_to_computation.map(|ratio| format!("; {} of computation time", times(ratio)));
     let at_least = if report.communication_at_least { "at least " } else { "" };
     let has_several = |rank: &RankTotal| rank.communication_threads.is_some_and(|threads| threads > 1);
-    let whose = if report.ranks.iter().any(has_several) { ", of each rank's busiest thread" } else { "" };
+    let of_all = report.reduced.as_ref().and_then(|reduced| reduced.communication_threads_max);
+    let whose = if report.ranks.iter().any(has_several) || of_all.is_some_and(|threads| threads > 1) {
+        ", of each rank's busiest thread"
+    } else {
+        ""
+    };
     format!("{at_least}{mean} of the time{whose}{}", ratio.unwrap_or_default())
 }
 
@@ -580,7 +603,7 @@ fn efficiency(report: &Report) -> Option<String> {
     ]);
     let communication = split([part(found.serialisation, "serialisation"), part(found.transfer, "transfer")]);
     let (parallel, load_balance) = (percent(found.parallel), percent(found.load_balance));
-    let first = found.work_on_first.as_ref().map(|factor| format!("; improve {} first", clean(factor)));
+    let first = found.work_on_first.map(|factor| format!("; improve {factor} first"));
     let factors =
         format!("load balance {load_balance}{balance} x communication {}{communication}", percent(found.communication));
     Some(format!("{parallel} = {factors}{}", first.unwrap_or_default()))

@@ -89,6 +89,22 @@ fn json_is_stable_and_comes_back() {
     }
 }
 
+/// Reports of before wrote 0 for moments that were not known, and had no word for some numbers at all.
+#[test]
+fn older_reports_are_read() {
+    let mut value = value_of(&samples::everything());
+    value["job"]["started_unix_s"] = json!(0);
+    value["window"]["started_unix_s"] = json!(0.0);
+    value["nodes"][0]["places"][0].as_object_mut().unwrap().remove("stopped_s");
+    let report: Report = serde_json::from_value(value).unwrap();
+    assert_eq!((report.job.started_unix_s, report.window.started_unix_s), (None, None));
+    assert_eq!(report.nodes[0].places[0].stopped_s, None);
+    let again = value_of(&report);
+    for field in ["/job/started_unix_s", "/window/started_unix_s", "/nodes/0/places/0/stopped_s"] {
+        assert_eq!(again.pointer(field), Some(&json!(null)), "{field}");
+    }
+}
+
 /// The schema itself, references followed.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").and_then(Value::as_str) {
@@ -216,7 +232,7 @@ fn compare(root: &Value, schema: &Value, full: &[&Value], bare: &[&Value], at: &
     }
 }
 
-/// Fields as the document writes them; an estimate's are written once.
+/// Fields as the document writes them; those of estimates and of spreads over ranks are written once.
 fn paths(root: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
     let schema = shape(root, schema);
     if let Some(items) = schema.get("items") {
@@ -224,10 +240,16 @@ fn paths(root: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
     for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         found.insert(format!("{at}{name}"));
-        let estimate = std::ptr::eq(shape(root, inner), &root["$defs"]["Estimate"]);
-        let inside = if estimate { "(estimate).".to_string() } else { format!("{at}{name}.") };
+        let inside = once(root, inner).map_or_else(|| format!("{at}{name}."), str::to_string);
         paths(root, inner, &inside, found);
     }
+}
+
+/// The way in which the fields of a kind of value are written, where that is once for all that are of this kind.
+fn once(root: &Value, schema: &Value) -> Option<&'static str> {
+    let kinds = [("Estimate", "(estimate)."), ("RankSpread", "(spread).")];
+    let is_it = |kind: &str| std::ptr::eq(shape(root, schema), &root["$defs"][kind]);
+    kinds.into_iter().find(|(kind, _)| is_it(kind)).map(|(_, written)| written)
 }
 
 /// Those that may be null.
@@ -235,7 +257,7 @@ fn nullable_paths(root: &Value) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     paths(root, root, "", &mut all);
     let holds = |path: &String| {
-        let path = path.replace("(estimate).", "communication_fraction.");
+        let path = path.replace("(estimate).", "communication_fraction.").replace("(spread).", "reduced.duration_s.");
         let mut schema = root;
         for name in path.split('.') {
             schema = &shape(root, schema)["properties"][name.trim_end_matches("[]")];

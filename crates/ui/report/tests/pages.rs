@@ -3,6 +3,7 @@
 mod samples;
 
 use trimtab_report::{ListedJob, ListedWindow, Style, html, list, terminal};
+use trimtab_types::report::{EventKind, FunctionGroup, Report};
 use unicode_width::UnicodeWidthStr;
 
 const PLAIN: Style = Style { colour: false, width: 100, unicode: true, paths: false, whole_names: false };
@@ -75,20 +76,24 @@ fn without_colour(page: &str) -> String {
 
 #[test]
 fn nothing_measured_is_never_a_number() {
-    let page = terminal(&samples::bare(), "headline", &PLAIN);
+    let of_each_rank = Report { reduced: None, ..samples::bare() };
+    let page = terminal(&of_each_rank, "headline", &PLAIN);
     let expected = [
         "per iteration  not measured",
         "counts         page faults, context switches: not measured",
         "share          not measured",
         "first record   not measured",
         "imbalance      not measured",
-        "cost of one not calibrated",
+        "pauses         not measured",
+        "probes         not measured",
     ];
     for line in expected {
         assert!(page.contains(line), "{line}\n{page}");
     }
+    let summed = terminal(&samples::bare(), "headline", &PLAIN);
+    assert!(summed.contains("page faults, context switches: of all ranks together not known"), "{summed}");
     let mut report = samples::two_ranks();
-    report.window.groups = vec!["user".into()];
+    report.window.groups = vec![FunctionGroup::User];
     (report.communication_fraction, report.imbalance, report.communication_to_computation) = (None, None, None);
     report.links.clear();
     let page = terminal(&report, "headline", &PLAIN);
@@ -210,7 +215,7 @@ fn odd_numbers_break_no_page() {
     for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, f64::MAX, f64::MIN_POSITIVE] {
         let mut report = samples::four_ranks();
         report.window.duration_s = odd;
-        report.window.started_unix_s = odd;
+        report.window.started_unix_s = Some(odd);
         report.cost.fraction = Some(odd);
         report.imbalance = Some(odd);
         for rank in &mut report.ranks {
@@ -231,7 +236,7 @@ fn odd_numbers_break_no_page() {
 #[test]
 fn lists() {
     let window = ListedWindow {
-        started_unix_s: samples::STARTED_UNIX_S,
+        started_unix_s: Some(samples::STARTED_UNIX_S),
         valid: true,
         communication_fraction: Some(0.386),
         time_per_iteration_s: Some(3.16e-3),
@@ -246,7 +251,7 @@ fn lists() {
         newest,
     };
     let by_time =
-        ListedWindow { time_per_iteration_s: None, valid: false, event: Some("job-start".into()), ..window.clone() };
+        ListedWindow { time_per_iteration_s: None, valid: false, event: Some(EventKind::JobStart), ..window.clone() };
     let jobs = [job("particle-3", Some(window)), job("particle-12", Some(by_time)), job("lmp-1", None)];
     let now = samples::STARTED_UNIX_S + 7300.0;
     insta::assert_snapshot!("list", list(&jobs, now, &PLAIN));

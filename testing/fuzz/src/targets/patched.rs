@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::mutate::Mutator;
 use crate::random::Random;
 use anyhow::Result;
-use trimtab_x86::{ControlFlow, Purpose, Site, Springboards, loop_sites, own_sites, point_site};
+use trimtab_x86::{ControlFlow, PatchSite, Purpose, Springboards, loop_sites, own_sites, point_site};
 
 /// The target, with the memory in which code runs.
 pub struct Patched {
@@ -52,7 +52,7 @@ impl Target for Patched {
 
 fn entry_and_exits(lab: &mut Lab<'_>) -> bool {
     let sites = own_sites(&lab.code(), &lab.analysis());
-    let all: Vec<Site> = sites.all().cloned().collect();
+    let all: Vec<PatchSite> = sites.all().cloned().collect();
     let is_whole = sites.entry.is_ok() && sites.exits.iter().all(|(_, site)| site.is_ok());
     let (mut expected, mut got) = lab.compare(&all);
     // Nobody reads the flags a function leaves behind.
@@ -85,7 +85,7 @@ fn any_loop(lab: &mut Lab<'_>, random: &mut Random) -> bool {
     let flow = ControlFlow::of(&analysis);
     let Some(found) = flow.loops.get(random.below(flow.loops.len().max(1) as u64) as usize) else { return false };
     let at_header = random.below(2) == 0;
-    let may_take = |site: &Site| at_header || !site.covered().contains(&found.header_at);
+    let may_take = |site: &PatchSite| at_header || !site.covered().contains(&found.header_at);
     let Ok((sites, _)) = loop_sites(&lab.code(), &analysis, &flow, found, &may_take) else { return false };
     let (expected, got) = lab.compare_for(Purpose::Passes { flags_unread: false }, &sites);
     assert_eq!(got, expected, "{:02x?} with {sites:#x?}", lab.function.bytes);

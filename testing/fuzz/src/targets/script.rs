@@ -9,6 +9,7 @@ use crate::mutate::Mutator;
 use anyhow::Result;
 use trimtab_snippet::compile;
 use trimtab_snippet::emit::{Areas, Environment, ThreadKey, shared_routines};
+use trimtab_types::ProcAddr;
 
 /// Where the code is thought to lie; it is not run.
 const CODE: u64 = 0x7f00_0000_1000;
@@ -49,19 +50,18 @@ impl Target for Script {
         }
         let Ok(compiled) = compile(&script, facts(), ALL) else { return false };
         let areas = Areas {
-            process: CODE + 0x10_0000,
-            threads: CODE + 0x20_0000,
+            process: ProcAddr(CODE + 0x10_0000),
+            threads: ProcAddr(CODE + 0x20_0000),
             thread_count: 64,
             thread_stride: compiled.unit.thread_bytes.next_multiple_of(64),
             key: ThreadKey::SelfPointer,
             multiplier: trimtab_stub::layout::SLOT_HASH_MULTIPLIER,
             thread_id_at: None,
         };
-        let routines = shared_routines(CODE, &areas).expect("routines fit");
+        let routines = shared_routines(ProcAddr(CODE), &areas).expect("routines fit");
         for body in &compiled.unit.bodies {
-            let at = CODE + 0x8000;
-            let environment =
-                Environment::cautious(body.when, at, 0x1234_5678, CODE - 0x1000, &areas, &routines.addresses);
+            let (at, point, gate) = (ProcAddr(CODE + 0x8000), ProcAddr(0x1234_5678), ProcAddr(CODE - 0x1000));
+            let environment = Environment::cautious(body.when, at, point, gate, &areas, &routines.addresses);
             // A script that can't be emitted is refused with its reason.
             let _ = trimtab_snippet::emit::compile(&compiled.unit, body, &environment);
         }

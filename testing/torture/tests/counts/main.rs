@@ -100,7 +100,7 @@ fn counted_by_us(specimen: &mut Specimen, program: &Path, seed: u64) -> (Counts,
     let request = |index: u64| {
         let name = format!("f{index}");
         let (_, address) = modules.modules[0].function(&name).expect("has a symbol");
-        FunctionRequest { name, address, probe: probe_of(&mut random, index as u32) }
+        FunctionRequest { name, address, work: probe_of(&mut random, index as u32).into() }
     };
     let requests: Vec<FunctionRequest> = (0..FUNCTIONS).map(request).collect();
     let prepared = Prepared::new(&modules, &requests).expect("is prepared");
@@ -113,7 +113,7 @@ fn counted_by_us(specimen: &mut Specimen, program: &Path, seed: u64) -> (Counts,
     let named: Vec<String> = requests.into_iter().map(|request| request.name).collect();
     let ours = named.iter().zip(ours).filter(|(name, _)| probed(name)).map(|(name, count)| (name.clone(), count));
     assert_eq!(text_differences(pid), Some(Vec::new()), "its code is its file's");
-    let reasons: Vec<&String> = prepared.refused.iter().map(|refused| &refused.reason).collect();
+    let reasons: Vec<_> = prepared.refused.iter().map(|refused| &refused.reason).collect();
     let enough = reasons.len() as u64 * 100 <= FUNCTIONS * (100 - PROBED_MIN);
     assert!(enough, "{} functions can't be probed: {reasons:#?}", reasons.len());
     (ours.collect(), own, result)

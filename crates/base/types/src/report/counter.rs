@@ -37,6 +37,6 @@ pub struct Counter {
 pub struct CounterCost {
     /// Readings in the moment in which the rank passed something.
     pub readings: u64,
-    /// Nanoseconds that one takes the rank, calibrated on its machine.
-    pub reading_ns: f64,
+    /// Nanoseconds that one takes the rank, calibrated on its machine; `None`: that could not be done.
+    pub reading_ns: Option<f64>,
 }

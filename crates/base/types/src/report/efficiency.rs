@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-window`'s `efficiency` computes them; docs/report.md has their definitions.
 
+use super::words::Factor;
 use serde::{Deserialize, Serialize};
 
 /// POP's factors of a window, each a share of 0 to 1; 1 is ideal. A rank's useful time is its time outside communication.
@@ -25,6 +26,6 @@ pub struct Efficiencies {
     /// Why serialisation and transfer are `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer_missing: Option<String>,
-    /// The factor that costs most, e.g. "load balance"; `None`: each is 0.95 or more.
-    pub work_on_first: Option<String>,
+    /// The factor that costs most; `None`: each is 0.95 or more.
+    pub work_on_first: Option<Factor>,
 }

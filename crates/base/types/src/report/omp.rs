@@ -3,6 +3,7 @@
 //! Next: `trimtab-window`'s `regions` computes these; docs/report.md has their definitions.
 
 use super::path::CallFrame;
+use super::words::HybridFactor;
 use serde::{Deserialize, Serialize};
 
 /// The parallel regions of a window, those of all measured ranks.
@@ -102,8 +103,8 @@ pub struct HybridEfficiencies {
     pub scheduling_s: f64,
     /// Time of the other threads while one works outside of regions, or in regions of smaller teams.
     pub serialisation_s: f64,
-    /// The smallest factor, e.g. "OpenMP load balance"; `None`: each is 0.95 or more.
-    pub work_on_first: Option<String>,
+    /// The smallest factor; `None`: each is 0.95 or more.
+    pub work_on_first: Option<HybridFactor>,
     /// The region that loses most of the threads' time, as it is shown; `None`: the regions are not to be worked on first.
     pub region_first: Option<String>,
 }

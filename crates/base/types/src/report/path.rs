@@ -15,7 +15,7 @@ pub struct CallFrame {
     pub module: String,
     /// File and number of the source line, where debugging information tells.
     pub line: Option<String>,
-    /// The function is of the interpreter that runs the program, so it is not known which of its lines calls.
+    /// The function is of the interpreter that runs the program, and it is not known which of its lines calls.
     pub interpreter: bool,
     /// The function is the program's own, not MPI's or of a binding, a wrapper or the system.
     pub own: bool,

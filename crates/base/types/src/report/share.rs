@@ -2,14 +2,14 @@
 //!
 //! Next: `trimtab-neighbours` gathers it on each machine, `docs/report.md` explains it.
 
+use super::words::{Closeness, CrowdLimit, EventKind, NeighbourKind, Presence};
 use serde::{Deserialize, Serialize};
 
 /// The event for which a window was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// "job-start", "job-end", "iterations", "rate", "load", "cpu-steal", "pressure", "at", "every", "after", "call",
-    /// "api", "signal".
-    pub kind: String,
+    /// Its kind.
+    pub kind: EventKind,
     /// The condition as it was asked for, e.g. "load>8".
     pub condition: String,
     /// The value that was seen: the job that came or went, the load, the name that was called out and, by the site's
@@ -26,8 +26,8 @@ pub struct NodeShare {
     pub host: String,
     /// Time over which all of this was seen: the window, and at most half a second around it.
     pub seconds: f64,
-    /// Processors that are switched on.
-    pub processors: u32,
+    /// Processors that are switched on; `None`: the kernel does not say.
+    pub processors: Option<u32>,
     /// Share of the processors' time in which they worked, for whomever.
     pub busy: Option<f64>,
     /// Share of the processors' time that the machine's own host gave to others.
@@ -37,7 +37,7 @@ pub struct NodeShare {
     /// Share of the time in which some process waited for a processor.
     pub pressure: Option<f64>,
     /// Where each rank ran.
-    pub places: Vec<Place>,
+    pub places: Vec<RankPlace>,
     /// Other jobs and users that were there, busiest first.
     pub neighbours: Vec<Neighbour>,
     /// Further ones, for which the report has no room.
@@ -56,8 +56,8 @@ pub struct Oversubscription {
     pub ranks: Vec<u32>,
     /// Processors that they share.
     pub processors: f64,
-    /// "affinity": they may run on these only; "quota": their control group gives them no more.
-    pub limited_by: String,
+    /// The limit that bounds these.
+    pub limited_by: CrowdLimit,
     /// Processors that their threads wanted on average: time in which these ran or were ready to, over time.
     pub processors_wanted: Option<f64>,
     /// Processors that their threads had on average.
@@ -66,7 +66,7 @@ pub struct Oversubscription {
 
 /// Where a rank ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct RankPlace {
     /// World rank.
     pub rank: u32,
     /// Processors it may run on, e.g. "0-3,8".
@@ -76,8 +76,9 @@ pub struct Place {
     /// Mean clock rate of these at both ends of the window.
     pub clock_mhz: Option<f64>,
     /// Time for which job control (SIGSTOP) was seen to hold it in the window, seconds, to about 0.2 s; 0: it was not seen to.
+    /// `None`: nobody could look, or an older report.
     #[serde(default)]
-    pub stopped_s: f64,
+    pub stopped_s: Option<f64>,
     /// Time in which its threads were ready to run and had no processor, seconds, over [`NodeShare::seconds`]; `None`: the kernel
     /// does not say.
     #[serde(default)]
@@ -87,8 +88,8 @@ pub struct Place {
 /// Another job, or all other processes of a user.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// "slurm", "mpi" or "user".
-    pub kind: String,
+    /// A job or a user.
+    pub kind: NeighbourKind,
     /// Slurm's id of the job and step, the pid of the MPI job's launcher, or the user's name.
     pub name: String,
     /// The user.
@@ -99,16 +100,16 @@ pub struct Neighbour {
     pub processes: u32,
     /// Those with an MPI rank.
     pub ranks: u32,
-    /// Processors it kept busy on average.
-    pub busy_processors: f64,
+    /// Processors it kept busy on average; `None`: they have ended, and it is not known what they did.
+    pub busy_processors: Option<f64>,
     /// Processors on which its busy processes were seen.
     pub cpus_seen: String,
-    /// The closest it came to a rank: "core", "smt", "cache", "numa" or "machine".
-    pub shares: String,
+    /// The closest it came to a rank.
+    pub shares: Closeness,
     /// The ranks it came so close to.
     pub with_ranks: Vec<u32>,
-    /// "throughout", "came", "left".
-    pub presence: String,
+    /// When it was there.
+    pub presence: Presence,
 }
 
 /// The limits that a control group sets its processes, and what it kept from them.

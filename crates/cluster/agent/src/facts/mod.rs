@@ -5,11 +5,11 @@
 //! through the tree, in pieces, and those that lack it check that it is of their own file. All of it only spares work: an
 //! agent that got nothing, for whatever reason, reads the file itself when its probes go in.
 //!
-//! Next: `shelf` for an agent's part, `trimtab_overlay::facts` for who is asked, `trimtab_session::NamedFile` for names.
+//! Next: `known_files` for an agent's part, `trimtab_overlay::facts` for who is asked, `trimtab_session::NamedFile` for names.
 
-mod shelf;
+mod known_files;
 
-pub(crate) use shelf::Shelf;
+pub(crate) use known_files::KnownFiles;
 
 use crate::error::Error;
 use crate::talk::{Ask, FileState, Say, Symbols, SymbolsPiece};

@@ -17,7 +17,7 @@ fn own() -> Pid {
 
 struct Played {
     cache: ImageCache,
-    shelf: Shelf,
+    known_files: KnownFiles,
 }
 
 /// Agents by position.
@@ -38,7 +38,7 @@ impl Table {
         let folder = std::env::temp_dir().join(format!("trimtab-facts-{test}-{}", std::process::id()));
         let played = |index: usize| {
             let cache = ImageCache::in_directory(&folder.join(index.to_string()));
-            (index, Played { cache, shelf: Shelf::default() })
+            (index, Played { cache, known_files: KnownFiles::default() })
         };
         let agents = (0..count).map(played).collect();
         let (mute, liars, asked) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
@@ -74,9 +74,9 @@ impl AskAll for Table {
     fn ask_all(&mut self, ask: Ask) -> Result<BTreeMap<usize, Say>, Error> {
         let mut said = BTreeMap::new();
         self.pieces += usize::from(matches!(ask, Ask::Take(_)));
-        for (index, Played { cache, shelf }) in &mut self.agents {
+        for (index, Played { cache, known_files }) in &mut self.agents {
             let say = match &ask {
-                Ask::Files { .. } => Say::Files(shelf.files(cache, [(own(), is_wanted)].into_iter())),
+                Ask::Files { .. } => Say::Files(known_files.files(cache, [(own(), is_wanted)].into_iter())),
                 Ask::Symbols(of) => {
                     let names = of.get(&(*index as u32)).map(Vec::as_slice).unwrap_or_default();
                     if !names.is_empty() {
@@ -85,7 +85,7 @@ impl AskAll for Table {
                     if self.mute.contains(index) {
                         continue;
                     }
-                    let mut symbols = shelf.symbols(cache, names);
+                    let mut symbols = known_files.symbols(cache, names);
                     if self.liars.contains(index) {
                         let other = symbols.iter().map(|one| one.bytes.clone()).next_back().unwrap_or_default();
                         symbols.iter_mut().for_each(|one| one.bytes = other.clone());
@@ -93,7 +93,7 @@ impl AskAll for Table {
                     }
                     Say::Symbols(symbols)
                 }
-                Ask::Take(piece) => Say::Took(shelf.take(cache, piece.clone())),
+                Ask::Take(piece) => Say::Took(known_files.take(cache, piece.clone())),
                 other => panic!("{other:?}"),
             };
             said.insert(*index, say);
@@ -119,7 +119,7 @@ fn whoever_has_symbols_gives_them_to_those_who_came_later() {
     // A window before this one, with the last agent only; its cache on disk is still there.
     Modules::read(own(), &table.agents[&2].cache, &is_wanted).expect("own modules");
     let kept = ImageCache::in_directory(&table.folder.join("2"));
-    table.agents.insert(2, Played { cache: kept, shelf: Shelf::default() });
+    table.agents.insert(2, Played { cache: kept, known_files: KnownFiles::default() });
     table.share(PIECE_BYTES);
     assert_eq!(table.insert().1, [0, 0, 0]);
     assert_eq!(table.asked, BTreeMap::from([(2, 1)]));
@@ -162,16 +162,16 @@ fn a_single_agent_asks_nobody() {
 #[test]
 fn pieces_that_do_not_fit_are_not_taken() {
     let mut table = Table::new("pieces", 2);
-    let look = |played: &mut Played| played.shelf.files(&played.cache, [(own(), is_wanted)].into_iter());
+    let look = |played: &mut Played| played.known_files.files(&played.cache, [(own(), is_wanted)].into_iter());
     let mut agents = table.agents.values_mut();
     let (Some(reads), Some(takes)) = (agents.next(), agents.next()) else { panic!("two agents") };
     let name = look(reads).remove(0).name;
     look(takes);
-    let symbols = reads.shelf.symbols(&reads.cache, &[name]).remove(0);
+    let symbols = reads.known_files.symbols(&reads.cache, &[name]).remove(0);
     let total = symbols.bytes.len() as u64;
     let mut take = |name: &str, from: u64, total: u64, to: usize| {
         let bytes = symbols.bytes[from as usize..to].to_vec();
-        takes.shelf.take(&takes.cache, SymbolsPiece { name: name.to_owned(), total, from, bytes })
+        takes.known_files.take(&takes.cache, SymbolsPiece { name: name.to_owned(), total, from, bytes })
     };
     let (own, end) = (&symbols.name[..], symbols.bytes.len());
     assert!(!take("nobody's", 0, total, 100), "a file that is not here");

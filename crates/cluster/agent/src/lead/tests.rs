@@ -3,7 +3,7 @@
 use super::*;
 use crate::contribute::contribute;
 use crate::exchange::{Keeper, NOTHING};
-use crate::facts::Shelf;
+use crate::facts::KnownFiles;
 use crate::serve::{join, value_of};
 use crate::talk::{PresentRank, UndoneRank};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,9 +84,9 @@ fn with_agents_until(
     let link = begin_tree(tree, own, &secret).expect("a tree");
     let Some(Address::Tcp(address)) = link.address().cloned() else { panic!("the lead listens") };
     // An address each, so that inner ones can listen on one port.
-    let place = |index: usize| Place { name: format!("n{index}"), address: [127, 0, 1, index as u8 + 1].into() };
+    let place = |index: usize| NodeAddress { name: format!("n{index}"), address: [127, 0, 1, index as u8 + 1].into() };
     let port = (PORT_FIRST + tree % PORT_COUNT) as u16;
-    let (places, whose) = ((0..count).map(place).collect(), Whose::Processes(Vec::new()));
+    let (places, whose) = ((0..count).map(place).collect(), AgentsFor::Processes(Vec::new()));
     let (version, command) = (own_version(), "test".to_owned());
     let ticket = Ticket { version, tree, lead: address, port, fan_out: 6, places, whose, command, hold: None };
     std::thread::scope(|scope| {
@@ -168,14 +168,14 @@ fn symbols_that_one_has_read_reach_all() {
     let is_wanted = |path: &str| path.contains("libc.so") || path.contains("libgcc_s");
     let caches: Vec<ImageCache> = (0..COUNT).map(|_| ImageCache::in_memory()).collect();
     let agent = |index: usize| -> Answers {
-        let (cache, mut shelf) = (caches[index].clone(), Shelf::default());
+        let (cache, mut known_files) = (caches[index].clone(), KnownFiles::default());
         Box::new(move |ask| match ask {
-            Ask::Files { .. } => Say::Files(shelf.files(&cache, [(own, is_wanted)].into_iter())),
+            Ask::Files { .. } => Say::Files(known_files.files(&cache, [(own, is_wanted)].into_iter())),
             Ask::Symbols(of) => {
                 let names = of.get(&(index as u32)).map(Vec::as_slice).unwrap_or_default();
-                Say::Symbols(shelf.symbols(&cache, names))
+                Say::Symbols(known_files.symbols(&cache, names))
             }
-            Ask::Take(piece) => Say::Took(shelf.take(&cache, piece)),
+            Ask::Take(piece) => Say::Took(known_files.take(&cache, piece)),
             other => panic!("{other:?}"),
         })
     };
@@ -190,7 +190,7 @@ fn symbols_that_one_has_read_reach_all() {
 }
 
 /// Agents of which some do not hear the first question, and all have found their ranks when so many have been asked.
-fn mustered(lost: fn(usize) -> bool, looks: usize) {
+fn gathered_agents(lost: fn(usize) -> bool, looks: usize) {
     const COUNT: usize = 4;
     let agent = |index: usize| -> Answers {
         let mut questions = 0;
@@ -207,7 +207,7 @@ fn mustered(lost: fn(usize) -> bool, looks: usize) {
     };
     with_agents(COUNT, &agent, |lead| {
         let main = lead.main;
-        let present = lead.muster(Duration::from_secs(20)).expect("ranks");
+        let present = lead.gather_agents(Duration::from_secs(20)).expect("ranks");
         assert_eq!(present.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert!(lead.left_out().is_empty(), "{:?}", lead.left_out());
         assert_eq!(lead.main, main, "later questions go the usual way");
@@ -217,15 +217,15 @@ fn mustered(lost: fn(usize) -> bool, looks: usize) {
 /// One loses the first question, as where it moves to another parent after a long silence.
 #[test]
 fn who_did_not_hear_the_first_question_is_asked_again() {
-    mustered(|index| index == 2, 0);
+    gathered_agents(|index| index == 2, 0);
 }
 
 #[test]
 fn all_are_asked_again_if_nobody_heard_the_first_question() {
-    mustered(|_| true, 0);
+    gathered_agents(|_| true, 0);
 }
 
 #[test]
 fn agents_that_still_look_for_their_ranks_are_asked_again() {
-    mustered(|_| false, 3);
+    gathered_agents(|_| false, 3);
 }

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::lead::{begin_tree, tree_number};
-use crate::ticket::{Place, own_version};
+use crate::log::tests::Nothing;
+use crate::ticket::{NodeAddress, own_version};
 use std::net::IpAddr;
 use trimtab_link::Address;
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{StreamSpec, Sync};
 use trimtab_reduce::FilterSpec;
 use trimtab_reduce::VALUE_BYTES_MAX;
@@ -21,8 +21,8 @@ fn lead(secret: &JobSecret) -> (Blocking, Ticket) {
     let (own, tree) = (IpAddr::from([127, 0, 0, 1]), tree_number());
     let link = begin_tree(tree, own, secret).expect("a tree");
     let Some(Address::Tcp(lead)) = link.address().cloned() else { panic!("the lead listens") };
-    let places = vec![Place { name: "n0".to_owned(), address: [127, 0, 1, 1].into() }];
-    let (version, command, whose) = (own_version(), "test".to_owned(), Whose::Processes(Vec::new()));
+    let places = vec![NodeAddress { name: "n0".to_owned(), address: [127, 0, 1, 1].into() }];
+    let (version, command, whose) = (own_version(), "test".to_owned(), AgentsFor::Processes(Vec::new()));
     (link, Ticket { version, tree, lead, port: 0, fan_out: 6, places, whose, command, hold: None })
 }
 
@@ -69,15 +69,14 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
     let secret = JobSecret::new().expect("a secret");
     let (link, ticket) = lead(&secret);
     let filter = FilterSpec::Concat(VALUE_BYTES_MAX as u32);
-    let spec =
-        StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
+    let spec = StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US } };
     let stream = link.handle().open(spec).expect("a stream");
     (0..3).for_each(|wave| ask(&link, stream, wave, Ask::Undo { seccomp_ok: false }));
 
     let cache = ImageCache::in_memory();
     let own = join(&ticket, &secret, 0).expect("it joins");
     let inbox = Inbox::of(&own);
-    let mut agent = Agent::new(&ticket, 0, (&inbox, &|| false), &cache, begin_looking(&ticket.whose));
+    let mut agent = Agent::new((&ticket, &Nothing), 0, (&inbox, &|| false), &cache, begin_looking(&ticket.whose));
     let passed = pieces(&results(&link, &mut agent, 3));
     assert_eq!(passed, [(0, NOTHING), (1, NOTHING), (2, NOTHING)]);
 
@@ -93,9 +92,9 @@ fn ended() -> Ranks<'static> {
     let (key, other_worlds, parent) = ("1".to_owned(), Vec::new(), Vec::new());
     let job = Job { launcher: None, ranks: Vec::new(), size: None, key, other_worlds, spawned: false, parent };
     let present = Present { host: host_name(), key: job.key.clone(), size: None, ranks: Vec::new() };
-    let node = Node::new(0, job.clone(), Box::leak(Box::new(ImageCache::in_memory())));
+    let node = WindowNode::new(0, job.clone(), Box::leak(Box::new(ImageCache::in_memory())));
     let others = OtherJobs::new(Own::of(&ProcFs::new(), &[], None));
-    let audit = Audit::of_job("test", &job).expect("a log");
+    let audit = Box::new(Nothing);
     Ranks { node, job, present, audit, others, gathers: false, script_audit: None }
 }
 
@@ -106,15 +105,15 @@ fn who_is_asked_to_end_with_its_job_answers_until_the_lead_needs_nothing_more() 
     let secret = JobSecret::new().expect("a secret");
     let (link, ticket) = lead(&secret);
     let filter = FilterSpec::Concat(VALUE_BYTES_MAX as u32);
-    let spec =
-        StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
+    let spec = StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US } };
     let stream = link.handle().open(spec).expect("a stream");
     std::thread::scope(|scope| {
         let agent = scope.spawn(|| {
             let cache = ImageCache::in_memory();
             let own = join(&ticket, &secret, 0).expect("it joins");
             let inbox = Inbox::of(&own);
-            let mut agent = Agent::new(&ticket, 0, (&inbox, &|| true), &cache, begin_looking(&ticket.whose));
+            let mut agent =
+                Agent::new((&ticket, &Nothing), 0, (&inbox, &|| true), &cache, begin_looking(&ticket.whose));
             agent.ranks = Some(ended());
             while agent.alone_since.is_some() {
                 let news = agent.inbox.next(IN_TIME).expect("it is understood").expect("it joins");
@@ -149,8 +148,7 @@ fn who_looks_whether_anybody_still_waits_loses_no_question() {
     while link.handle().members().rank_count() == 0 {
         let _told = link.wait(LOOK);
     }
-    let spec =
-        StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
+    let spec = StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US } };
     let stream = link.handle().open(spec).expect("a stream");
     let of_window = |request| Ask::Window(Box::new(Command { window: trimtab_measure::WindowId(1), request }));
     let asked = [Ask::Who, of_window(Request::Time), of_window(Request::Abandon), Ask::Machine];

@@ -19,7 +19,6 @@ use trimtab_link::blocking::Hosted;
 use trimtab_link::inbox::Filler;
 use trimtab_link::{Address, Hand, Inbox, JobSecret, Owner, inbox};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, StreamSpec, Sync, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
@@ -218,7 +217,7 @@ impl Forest {
     /// Opens a stream that sums over all leaves.
     pub fn sums(&self) -> Outcome<u32> {
         let filter = FilterSpec::Sum;
-        let spec = StreamSpec { target: self.all(), filter, sync: Sync::WaitForAll, down: Down::Same };
+        let spec = StreamSpec { target: self.all(), filter, sync: Sync::WaitForAll };
         Ok(self.root.handle().open(spec)?)
     }
 

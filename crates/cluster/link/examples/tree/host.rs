@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, incarnation_now};
+use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Owner, RunningNode, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet, Registry, Values};
@@ -89,8 +89,8 @@ async fn start_all(plan: &Plan) -> Outcome {
         }
         let config = config(plan, &tree, node, listener, registry.clone())?;
         match tree.ranks(node).lowest() {
-            Some(rank) => Node::start(config, Leaf::new(rank, plan.flow))?,
-            None => Node::start(config, |_: Told, _: &mut Hand<'_>| {})?,
+            Some(rank) => RunningNode::start(config, Leaf::new(rank, plan.flow))?,
+            None => RunningNode::start(config, |_: Told, _: &mut Hand<'_>| {})?,
         };
     }
     writeln!(out, "ready")?;

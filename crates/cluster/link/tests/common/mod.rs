@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_link::{Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, Node, inbox};
+use trimtab_link::{
+    Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, RunningNode, inbox,
+};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
@@ -39,7 +40,7 @@ pub enum Leaves {
 }
 
 /// A tree whose nodes all run here.
-pub struct Grove {
+pub struct LocalTree {
     pub tree: Tree,
     pub secret: JobSecret,
     pub edges: Edges,
@@ -63,7 +64,7 @@ pub fn sum_of(ranks: &RankSet, wave: u64) -> i128 {
 /// A stream that sums over all leaves.
 pub fn sums(leaf_count: u32) -> StreamSpec {
     let target = RankSet::range(Rank(0), Rank(leaf_count - 1));
-    StreamSpec { target, filter: FilterSpec::Sum, sync: Sync::WaitForAll, down: Down::Same }
+    StreamSpec { target, filter: FilterSpec::Sum, sync: Sync::WaitForAll }
 }
 
 /// A runtime as every node has it.
@@ -131,12 +132,12 @@ pub fn leaf(rank: Rank, when: Leaves) -> impl FnMut(Told, &mut Hand<'_>) + Send 
     }
 }
 
-impl Grove {
+impl LocalTree {
     /// Starts all nodes, each parent before its children.
-    pub async fn start(tree: Tree, edges: Edges, when: Leaves, timing: Timing) -> Grove {
+    pub async fn start(tree: Tree, edges: Edges, when: Leaves, timing: Timing) -> LocalTree {
         let (filler, root) = inbox();
         let count = tree.node_count();
-        let mut grove = Grove {
+        let mut tree = LocalTree {
             secret: JobSecret::new().unwrap(),
             folder: tempfile::tempdir().unwrap(),
             addresses: vec![None; count],
@@ -146,21 +147,21 @@ impl Grove {
             timing,
             root,
         };
-        let config = grove.config(NodeId::ROOT, true).await;
-        grove.handles[0] = Some(Node::start(config, filler).unwrap());
-        let inner = grove.tree.is_inner();
-        for node in grove.tree.nodes().skip(1) {
-            grove.grow(node, inner[node.0 as usize], when).await;
+        let config = tree.config(NodeId::ROOT, true).await;
+        tree.handles[0] = Some(RunningNode::start(config, filler).unwrap());
+        let inner = tree.tree.is_inner();
+        for node in tree.tree.nodes().skip(1) {
+            tree.grow(node, inner[node.0 as usize], when).await;
         }
-        grove
+        tree
     }
 
     /// Starts a node, again.
     pub async fn grow(&mut self, node: NodeId, is_inner: bool, when: Leaves) {
         let config = self.config(node, is_inner).await;
         let handle = match self.tree.ranks(node).lowest() {
-            Some(rank) => Node::start(config, leaf(rank, when)),
-            None => Node::start(config, |_: Told, _: &mut Hand<'_>| {}),
+            Some(rank) => RunningNode::start(config, leaf(rank, when)),
+            None => RunningNode::start(config, |_: Told, _: &mut Hand<'_>| {}),
         };
         self.handles[node.0 as usize] = Some(handle.unwrap());
     }

@@ -2,7 +2,7 @@
 //!
 //! A node adopts a descendant only while it has a way to the root itself, and only if it still holds every command the
 //! descendant lacks; otherwise the next ancestor will do. The commands that a lost child's subtree had acknowledged
-//! are kept as a ghost, so that its orphans find the commands they lack, until their leases are over.
+//! are kept as a lost child, so that its orphans find the commands they lack, until their leases are over.
 //!
 //! Next: `commands` for the log, `parent` for the other end.
 
@@ -33,17 +33,12 @@ pub(super) struct Child {
 
 /// A lost child, kept for what its orphans may come to ask for.
 #[derive(Debug)]
-pub(super) struct Ghost {
+pub(super) struct LostChild {
     pub(super) acknowledged: u64,
     until_us: u64,
 }
 
 impl Child {
-    /// The ranks at and below it, as far as it has said.
-    pub(super) fn ranks(&self) -> &RankSet {
-        &self.ranks
-    }
-
     /// The next numbered command for it.
     pub(super) fn ordered(&mut self, ordered: Ordered) -> Frame {
         let frame = Frame { link: self.link, body: Body::Ordered(self.sent, ordered) };
@@ -105,14 +100,12 @@ impl Node {
 
     /// On which terms a node may join; none if it should ask another.
     fn terms(&self, join: &Join) -> Option<Accept> {
-        if !self.is_attached() || self.reign == 0 || join.cursor.reign > self.reign || self.is_settling(join) {
+        if !self.is_attached() || self.epoch == 0 || join.cursor.epoch > self.epoch || self.is_settling(join) {
             return None;
         }
-        let same_reign = join.cursor.reign == self.reign;
-        let held = join.cursor.sequence >= self.log.floor()
-            && join.cursor.sequence <= self.log.head()
-            && self.log.is_whole_for(&join.ranks, join.cursor.sequence);
-        let fresh = match (same_reign, held) {
+        let same_epoch = join.cursor.epoch == self.epoch;
+        let held = join.cursor.sequence >= self.log.floor() && join.cursor.sequence <= self.log.head();
+        let fresh = match (same_epoch, held) {
             (true, true) => None,
             // An ancestor nearer to the root may hold what this one lacks; the root itself is the last resort.
             (true, false) if self.root.is_none() => return None,
@@ -126,7 +119,7 @@ impl Node {
     /// since, and isn't kept waiting.
     fn is_settling(&self, join: &Join) -> bool {
         let settled_at = self.setup.timing.silence_us_max + 2 * self.setup.timing.retry_us;
-        let is_new = join.distance > 0 && join.cursor.reign != self.reign;
+        let is_new = join.distance > 0 && join.cursor.epoch != self.epoch;
         self.root.is_some() && is_new && self.root_age_us() < settled_at
     }
 
@@ -159,9 +152,9 @@ impl Node {
     }
 
     fn acknowledged(&mut self, from: NodeId, cursor: Cursor) {
-        let (reign, head) = (self.reign, self.log.head());
+        let (epoch, head) = (self.epoch, self.log.head());
         let Some(child) = self.children.get_mut(&from) else { return };
-        if cursor.reign == reign && cursor.sequence <= head.min(child.commanded) {
+        if cursor.epoch == epoch && cursor.sequence <= head.min(child.commanded) {
             let held_log = child.acknowledged == self.log.floor();
             child.acknowledged = child.acknowledged.max(cursor.sequence);
             if held_log {
@@ -183,7 +176,7 @@ impl Node {
     pub(super) fn lose_child(&mut self, from: NodeId) {
         if let Some(child) = self.children.remove(&from) {
             let until_us = self.now_us + self.setup.timing.grace_us();
-            self.ghosts.push(Ghost { acknowledged: child.acknowledged, until_us });
+            self.lost_children.push(LostChild { acknowledged: child.acknowledged, until_us });
             self.queue.disown(from);
             self.members_changed();
         }
@@ -194,9 +187,9 @@ impl Node {
         let silent = |child: &Child| now_us.saturating_sub(child.heard_us) > silence;
         let lost: Vec<NodeId> = self.children.iter().filter(|(_, child)| silent(child)).map(|(id, _)| *id).collect();
         lost.into_iter().for_each(|id| self.lose_child(id));
-        let before = self.ghosts.len();
-        self.ghosts.retain(|ghost| ghost.until_us > now_us);
-        if self.ghosts.len() < before {
+        let before = self.lost_children.len();
+        self.lost_children.retain(|lost_child| lost_child.until_us > now_us);
+        if self.lost_children.len() < before {
             self.trim_log();
         }
     }
@@ -251,13 +244,13 @@ impl Node {
     /// Passes the latest sign of the root's life to all children, with their credit.
     pub(super) fn pass_pulse(&mut self) {
         self.pulse_sent_us = self.now_us;
-        let (reign, count) = (self.reign, self.pulse);
+        let (epoch, count) = (self.epoch, self.pulse);
         for id in self.children.keys().copied().collect::<Vec<_>>() {
             let Some(child) = self.children.get_mut(&id) else { continue };
             // Credit once given is given, also when the queue has grown since.
             child.credit_told = child.credit_told.max(child.credit());
             let credit = child.credit_told;
-            self.send_down(id, Ordered::Pulse { reign, count, credit });
+            self.send_down(id, Ordered::Pulse { epoch, count, credit });
         }
     }
 

@@ -4,21 +4,14 @@
 //! child once and in order, and remembers it until all of them, and the orphans of lost ones, have it. So an adopted
 //! child goes on exactly where it stopped. A log that is full stops the one above it, up to the controller.
 //!
-//! On a stream with a downstream filter a child gets only what ranks below it need. Where ranks are changes meanwhile, so
-//! what is taken out is what belongs to ranks known to be elsewhere, and the command names them. A rank that finds itself
-//! among them came here at that moment: it asks an ancestor nearer to the root, who has its part. Nor is anybody adopted by
-//! a node whose commands lack a part of theirs; the root's lack nothing.
-//!
 //! Next: `children` for who acknowledges, `root` for who makes commands.
 
 use super::children::Child;
-use super::waves::Stream;
 use super::{Action, Node, Told};
 use crate::frame::{Command, Cursor, OpenStream, Ordered, Shared, Snapshot};
-use crate::limits::{ACK_STEP, LOG_COUNT_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{ACK_STEP, LOG_COUNT_MAX};
 use crate::{NodeId, StreamSpec};
-use std::collections::{BTreeMap, VecDeque};
-use trimtab_reduce::RankSet;
+use std::collections::VecDeque;
 
 /// The commands that somebody below may lack.
 #[derive(Debug, Default)]
@@ -60,12 +53,6 @@ impl Log {
         self.commands.get(usize::try_from(index).ok()?).map(|command| (sequence + 1, command))
     }
 
-    /// True if what comes after a command has everything of these ranks.
-    pub(super) fn is_whole_for(&self, ranks: &RankSet, sequence: u64) -> bool {
-        let known = sequence.saturating_sub(self.floor) as usize;
-        self.commands.iter().skip(known).all(|command| command.is_whole_for(ranks))
-    }
-
     fn trim(&mut self, floor: u64) {
         while self.floor < floor && self.commands.pop_front().is_some() {
             self.floor += 1;
@@ -77,18 +64,11 @@ impl Log {
     }
 }
 
-impl Command {
-    /// True if nothing of what these ranks need was taken out on the way.
-    fn is_whole_for(&self, ranks: &RankSet) -> bool {
-        !matches!(self, Command::Data { cut, .. } if !cut.is_disjoint(ranks))
-    }
-}
-
 impl Node {
     /// All nodes below this one have the commands up to here, so a new parent must hold those behind it: if this node
     /// is lost next, its children will ask there for what they lack.
     pub(super) fn cursor_below(&self) -> Cursor {
-        Cursor { reign: self.reign, sequence: self.log.floor() }
+        Cursor { epoch: self.epoch, sequence: self.log.floor() }
     }
 
     /// A command of the parent: handled if it is the next one.
@@ -100,10 +80,6 @@ impl Node {
             // The parent does not follow the rules of this list; a new link makes both agree.
             return self.orphaned();
         }
-        if !command.is_whole_for(&self.setup.ranks) {
-            self.counts.cut += 1;
-            return self.forsake_parent();
-        }
         self.append(command);
         let held = self.log.floor();
         if self.up.joined.as_ref().is_some_and(|joined| held >= joined.acknowledged + ACK_STEP) {
@@ -113,7 +89,7 @@ impl Node {
 
     /// Puts a command into the log, gives it to the children and does what it says.
     pub(super) fn append(&mut self, command: Shared<Command>) {
-        let is_leaf = self.children.is_empty() && self.ghosts.is_empty() && !self.holds_log();
+        let is_leaf = self.children.is_empty() && self.lost_children.is_empty() && !self.holds_log();
         if is_leaf && self.log.pass() {
             self.counts.log_max = self.counts.log_max.max(1);
         } else {
@@ -126,16 +102,16 @@ impl Node {
     fn append_for_others(&mut self, command: Shared<Command>) {
         self.log.push(command);
         self.counts.log_max = self.counts.log_max.max(self.log.head() - self.log.floor());
-        let Node { children, log, streams, members, out, .. } = self;
-        children.iter_mut().for_each(|(id, child)| send_commands(*id, child, log, streams, members, out));
+        let Node { children, log, out, .. } = self;
+        children.iter_mut().for_each(|(id, child)| send_commands(*id, child, log, out));
         self.trim_log();
     }
 
     /// Sends a child what it hasn't got, as much as it may have on the way.
     pub(super) fn send_commands(&mut self, to: NodeId) {
-        let Node { children, log, streams, members, out, .. } = self;
+        let Node { children, log, out, .. } = self;
         if let Some(child) = children.get_mut(&to) {
-            send_commands(to, child, log, streams, members, out);
+            send_commands(to, child, log, out);
         }
     }
 
@@ -149,7 +125,7 @@ impl Node {
             return;
         }
         let children = self.children.values().map(|child| child.acknowledged);
-        let floor = children.chain(self.ghosts.iter().map(|ghost| ghost.acknowledged)).min();
+        let floor = children.chain(self.lost_children.iter().map(|lost_child| lost_child.acknowledged)).min();
         self.log.trim(floor.unwrap_or(self.log.head()));
     }
 
@@ -175,21 +151,15 @@ impl Node {
     }
 
     fn deliver(&mut self, sequence: u64, command: Shared<Command>) {
-        let Command::Data { stream, to, payload, .. } = &*command else { return };
+        let Command::Data { stream, to, .. } = &*command else { return };
         let Some(open) = self.streams.get_mut(stream) else { return };
         open.sent += 1;
         if open.own.is_disjoint(to) {
             return;
         }
         let stream = *stream;
-        let narrowed = match &open.down {
-            Some(down) => down.narrow(payload, &open.own.intersection(to)),
-            None => Ok(command.into_payload()),
-        };
-        match narrowed {
-            Ok(payload) => self.tell(Told::Command { sequence, stream, payload }),
-            Err(bad) => self.tell(Told::Trouble(Box::new(super::Trouble::Stream { stream, bad }))),
-        }
+        let payload = command.into_payload();
+        self.tell(Told::Command { sequence, stream, payload });
     }
 
     /// Where commands are, for a child that begins here.
@@ -209,12 +179,12 @@ impl Node {
             self.tell_agent(Told::Uninstrument);
         }
         self.forget_streams();
-        if self.reign != snapshot.cursor.reign {
+        if self.epoch != snapshot.cursor.epoch {
             self.pulse = 0;
         }
-        self.reign = snapshot.cursor.reign;
+        self.epoch = snapshot.cursor.epoch;
         self.log.begin_at(snapshot.cursor.sequence);
-        self.ghosts.clear();
+        self.lost_children.clear();
         (self.leased, self.pulse_us) = (true, self.now_us);
         self.tell_agent(Told::Adopt);
         snapshot.streams.iter().for_each(|open| self.open_stream(open));
@@ -236,41 +206,11 @@ impl Node {
 }
 
 /// Sends a child what it hasn't got, as much as it may have on the way.
-fn send_commands(
-    to: NodeId,
-    child: &mut Child,
-    log: &Log,
-    streams: &BTreeMap<u32, Box<Stream>>,
-    members: &RankSet,
-    out: &mut Vec<Action>,
-) {
+fn send_commands(to: NodeId, child: &mut Child, log: &Log, out: &mut Vec<Action>) {
     while child.commanded - child.acknowledged < LOG_COUNT_MAX {
         let Some((sequence, command)) = log.after(child.commanded) else { return };
-        let command = narrowed(command, child.ranks(), streams, members);
+        let command = command.clone();
         child.commanded = sequence;
         out.push(Action::Send { to, frame: child.ordered(Ordered::Command(sequence, command)) });
-    }
-}
-
-/// A command as a child with these ranks gets it.
-fn narrowed(
-    command: &Shared<Command>,
-    below: &RankSet,
-    streams: &BTreeMap<u32, Box<Stream>>,
-    members: &RankSet,
-) -> Shared<Command> {
-    let Command::Data { stream, to, cut, payload } = &**command else { return command.clone() };
-    let Some(down) = streams.get(stream).and_then(|open| open.down.as_ref()) else { return command.clone() };
-    let elsewhere = to.intersection(members).minus(below);
-    if elsewhere.is_empty() {
-        return command.clone();
-    }
-    let kept = to.minus(&elsewhere);
-    match down.narrow(payload, &kept) {
-        Ok(payload) if payload.len() <= PAYLOAD_BYTES_MAX => {
-            Command::Data { stream: *stream, to: kept, cut: cut.union(&elsewhere), payload }.into()
-        }
-        // The leaf says what is wrong with it.
-        _ => command.clone(),
     }
 }

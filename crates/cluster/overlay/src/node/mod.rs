@@ -16,7 +16,7 @@ mod waves;
 
 use crate::frame::{Cursor, Frame};
 use crate::{NodeId, StreamSpec, Timing};
-use children::{Child, Ghost};
+use children::{Child, LostChild};
 use commands::Log;
 use parent::Up;
 use queue::Queue;
@@ -235,8 +235,6 @@ pub struct Counts {
     pub late: u64,
     /// Units dropped because a queue was full; asked for again.
     pub dropped: u64,
-    /// Commands that lacked this node's part, because it had come to its parent at that moment; asked for elsewhere.
-    pub cut: u64,
     /// Frames of links that no longer exist; dropped.
     pub stale: u64,
     /// Most units ever in the queue.
@@ -261,14 +259,14 @@ pub struct Node {
     turned_us: u64,
     up: Up,
     children: BTreeMap<NodeId, Child>,
-    ghosts: Vec<Ghost>,
+    lost_children: Vec<LostChild>,
     /// Own ranks and those of all children.
     members: RankSet,
     /// The members as the parent believes them to be.
     announced: RankSet,
     announce_at_us: Option<u64>,
     /// Commands of this life of the controller.
-    reign: u32,
+    epoch: u32,
     log: Log,
     /// The latest sign of the root's life, when it came, and when it was last passed on.
     pulse: u64,
@@ -298,11 +296,11 @@ impl Node {
             turned_us: 0,
             up: Up::new(setup.ancestors.len()),
             children: BTreeMap::new(),
-            ghosts: Vec::new(),
+            lost_children: Vec::new(),
             members: setup.ranks.clone(),
             announced: RankSet::EMPTY,
             announce_at_us: None,
-            reign: if is_root { setup.incarnation } else { 0 },
+            epoch: if is_root { setup.incarnation } else { 0 },
             log: Log::default(),
             pulse: 0,
             pulse_us: 0,
@@ -440,7 +438,7 @@ impl Node {
 
     /// The last command it has received.
     pub fn cursor(&self) -> Cursor {
-        Cursor { reign: self.reign, sequence: self.log.head() }
+        Cursor { epoch: self.epoch, sequence: self.log.head() }
     }
 
     /// Takes a driver's list, behind which everything is put that is to be done, until [`Node::after`].

@@ -236,15 +236,6 @@ impl Node {
         self.look_for_parent();
     }
 
-    /// The parent can't give what this node needs. It keeps what others must have for it, as if this node were lost.
-    pub(super) fn forsake_parent(&mut self) {
-        if let Some(joined) = &self.up.joined {
-            let (to, link) = (self.setup.ancestors[joined.candidate], joined.link);
-            self.send(to, Frame { link, body: Body::Stranger });
-        }
-        self.orphaned();
-    }
-
     pub(super) fn ancestor_closed(&mut self, peer: NodeId) {
         let is_peer = |candidate: usize| self.setup.ancestors.get(candidate) == Some(&peer);
         if self.up.joined.as_ref().is_some_and(|joined| is_peer(joined.candidate)) {
@@ -271,9 +262,9 @@ impl Node {
 
     fn obey_parent(&mut self, ordered: Ordered) {
         match ordered {
-            Ordered::Pulse { reign, count, credit } => {
+            Ordered::Pulse { epoch, count, credit } => {
                 self.credit_came(credit);
-                if reign == self.reign {
+                if epoch == self.epoch {
                     self.pulse_came(count);
                 }
                 // Answered at once: a node that is awake anyway needn't wake again to say that it lives.

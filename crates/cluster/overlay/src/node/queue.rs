@@ -125,7 +125,7 @@ mod tests {
     fn push_many(queue: &mut Queue, wave: u64, count: usize, from: Option<NodeId>) {
         let values: Values = (0..count).map(|_| b"v").collect();
         let (covers, values) = (&RankSet::EMPTY, values.view());
-        queue.push(RunRef { reign: 1, stream: 1, wave, attempt: 0, covers, values }, from);
+        queue.push(RunRef { epoch: 1, stream: 1, wave, attempt: 0, covers, values }, from);
     }
 
     fn counts(queue: &Queue) -> (usize, usize, u64) {

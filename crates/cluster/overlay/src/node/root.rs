@@ -73,7 +73,6 @@ impl Node {
     pub fn open(&mut self, now_us: u64, spec: StreamSpec) -> Result<(u32, Vec<Action>), Busy> {
         self.may_command(now_us)?;
         self.setup.registry.build(&spec.filter).map_err(Busy::Bad)?;
-        self.setup.registry.build_down(&spec.down).map_err(Busy::Bad)?;
         let count = self.streams.len() + 1;
         if count > STREAM_COUNT_MAX {
             return Err(Busy::Bad(Bad::TooMany { filter: "a tree", count, count_max: STREAM_COUNT_MAX }));
@@ -96,8 +95,7 @@ impl Node {
         Ok(self.done())
     }
 
-    /// Sends a payload to the leaves of a stream with these ranks; each gets what the stream's downstream filter leaves of
-    /// it.
+    /// Sends a payload to the leaves of a stream with these ranks.
     pub fn multicast(&mut self, now_us: u64, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<Vec<Action>, Busy> {
         let mut actions = Vec::new();
         self.multicast_into(now_us, stream, to, payload, &mut actions)?;
@@ -117,16 +115,14 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Busy> {
         self.may_command(now_us)?;
-        let Some(open) = self.streams.get(&stream) else { return Err(Busy::NoStream { stream }) };
-        let payload = match &open.down {
-            Some(down) => down.narrow(&payload, &to).map_err(Busy::Bad)?,
-            None => payload,
-        };
+        if !self.streams.contains_key(&stream) {
+            return Err(Busy::NoStream { stream });
+        }
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Busy::Bad(Bad::TooLong { byte_count: payload.len() }));
         }
         self.lend(actions);
-        self.append(Command::Data { stream, to, cut: RankSet::EMPTY, payload }.into());
+        self.append(Command::Data { stream, to, payload }.into());
         self.after(actions);
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::run::RunRef;
 use crate::{NodeId, StreamSpec, Sync};
 use std::ops::Range;
 use std::sync::Arc;
-use trimtab_reduce::{Accumulator, AnyFilter, Bad, DownFilter, RankSet, Values, ValuesRef};
+use trimtab_reduce::{Accumulator, AnyFilter, Bad, RankSet, Values, ValuesRef};
 
 /// An open stream.
 pub(super) struct Stream {
@@ -25,7 +25,6 @@ pub(super) struct Stream {
     /// This node's ranks of its target.
     pub(super) own: RankSet,
     pub(super) filter: Arc<dyn AnyFilter>,
-    pub(super) down: Option<Arc<dyn DownFilter>>,
     /// The first wave that isn't over.
     pub(super) below: u64,
     /// How many payloads were sent on it.
@@ -154,7 +153,7 @@ impl Node {
     fn give(&mut self, stream: u32, wave: u64, values: Values) {
         let is_leaf = self.children.is_empty() && self.root.is_none();
         let Some(open) = self.streams.get(&stream) else { return };
-        let run = Run::own(self.reign, stream, wave, open.own.clone(), values);
+        let run = Run::own(self.epoch, stream, wave, open.own.clone(), values);
         if is_leaf && open.waves.first_in(&run.view().waves()).is_none() {
             // Nothing to merge with: a leaf remembers only what it contributed.
             self.queue.push_own(run);
@@ -168,13 +167,13 @@ impl Node {
         let limit = Bad::TooMany { filter: "a tree", count: self.streams.len() + 1, count_max: STREAM_COUNT_MAX };
         let room = if self.streams.len() < STREAM_COUNT_MAX { Ok(()) } else { Err(limit) };
         let registry = &self.setup.registry;
-        match room.and_then(|()| Ok((registry.build(&spec.filter)?, registry.build_down(&spec.down)?))) {
+        match room.and_then(|()| registry.build(&spec.filter)) {
             Err(bad) => self.tell(Told::Trouble(Box::new(Trouble::Stream { stream: number, bad }))),
-            Ok((filter, down)) => {
+            Ok(filter) => {
                 let (waves, kept) = (Stretches::default(), Stretches::default());
                 let own = self.setup.ranks.intersection(&spec.target);
                 let has_ranks = !own.is_empty();
-                let stream = Stream { spec: spec.clone(), own, filter, down, below, sent, waves, kept };
+                let stream = Stream { spec: spec.clone(), own, filter, below, sent, waves, kept };
                 self.streams.insert(number, Box::new(stream));
                 if has_ranks {
                     self.tell(Told::Opened { stream: number, spec: Box::new(spec.clone()), wave: below, sent });
@@ -197,7 +196,7 @@ impl Node {
         }
         child.units_received = child.units_received.max(first + (taken - 1));
         run = run.split_to(taken as usize);
-        let is_ours = run.reign == self.reign && !run.covers.is_empty();
+        let is_ours = run.epoch == self.epoch && !run.covers.is_empty();
         let open = self.streams.get(&run.stream).filter(|_| is_ours).map_or(0..0, |stream| stream.open_waves());
         let of_time = run.within(&open);
         self.counts.late += u64::from(taken) - of_time.unit_count() as u64;
@@ -276,9 +275,9 @@ impl Node {
         (of.passed_on, of.fire_at_us) = (true, None);
         let (covers, mut values, mut wave, mut bad_ones) =
             (std::mem::take(&mut of.covers), Values::default(), waves.start, vec![]);
-        let (queue, reign, attempt) = (&mut self.queue, self.reign, of.attempt);
+        let (queue, epoch, attempt) = (&mut self.queue, self.epoch, of.attempt);
         let mut send = |wave, values: &Values| {
-            queue.push(RunRef { reign, stream, wave, attempt, covers: &covers, values: values.view() }, None);
+            queue.push(RunRef { epoch, stream, wave, attempt, covers: &covers, values: values.view() }, None);
         };
         for (index, at) in waves.clone().enumerate() {
             if let Err(bad) = values.push_with(|out| of.merged.put(index, out)) {

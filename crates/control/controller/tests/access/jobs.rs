@@ -133,6 +133,6 @@ fn a_job_is_seen_by_its_owner_and_administrators_only() {
     assert_eq!(job.job.newest.as_ref(), job.windows.first());
     assert_eq!((job.windows[0].iterations, job.windows[0].valid), (Some(10), true));
     let mut expected = report("hers");
-    (expected.job.id, expected.window.batch) = ("hers-1".to_owned(), 0);
+    (expected.job.id, expected.window.number) = ("hers-1".to_owned(), 0);
     assert_eq!(root.get::<Report>("/v1/jobs/hers-1/windows/0").expect("a report"), expected, "all but its names");
 }

@@ -21,6 +21,7 @@ use trimtab_link::{Address, Config, Contact, incarnation_now};
 use trimtab_overlay::{NodeId, Setup};
 use trimtab_reduce::{RankSet, Registry};
 use trimtab_site::api::{Begun, Enrol, Order, Outcome, Placed, Tree, Wanted, WindowState};
+use trimtab_site::weather::{HostWeather, PairFound, ProbeOrder, ProbeOutcome};
 use trimtab_site::{Authority, Client, Identity, Role, SiteError, TIMING};
 use trimtab_store::Store;
 use trimtab_types::Rank;
@@ -148,6 +149,27 @@ fn everybody_may_ask_only_what_their_role_allows() {
     let older = Enrol { version: "0.0.0".to_owned(), port: 0, start: 1 };
     assert_eq!(status(site.client("node:n1").post::<Placed>("/v1/agents", &older)), 409);
     assert_eq!(status(site.client("node:n1").post::<Placed>("/v1/agents", &"no enrolment")), 400);
+}
+
+#[test]
+fn weather_is_for_people_and_orders_of_probes_are_for_agents() {
+    let site = Site::start();
+    for (role, host, order) in
+        [("user:7", 404, 403), ("administrator:0", 404, 403), ("node:n1", 403, 404), ("controller", 403, 403)]
+    {
+        let client = site.client(role);
+        assert_eq!(status(client.get::<HostWeather>("/v1/weather/n1/0")), host, "{role}: no such host yet");
+        assert_eq!(status(client.post::<PairFound>("/v1/weather/n1/to/n2", &())), host, "{role}");
+        assert_eq!(status(client.get::<ProbeOrder>("/v1/probes/0/order")), order, "{role}");
+        let outcome = ProbeOutcome { found: None, why_not: None };
+        assert_eq!(status(client.post::<()>("/v1/probes/0/outcome", &outcome)), order, "{role}");
+    }
+    let ann = site.client("user:7");
+    assert_eq!(status(ann.get::<HostWeather>("/v1/weather/n1/20")), 400, "there is no such level");
+    assert_eq!(status(ann.get::<HostWeather>("/v1/weather/n1/x")), 400);
+    // It is in the tree, and says nothing.
+    let _silent = site.agent("n1");
+    assert_eq!(status(ann.get::<HostWeather>("/v1/weather/n1/0")), 503);
 }
 
 #[test]

@@ -62,7 +62,16 @@ fn stopped_writer() {
 fn job() -> Job {
     let (mpi, hosts) = ("MPICH 4.0.2".to_string(), vec!["node1".to_string()]);
     let (arguments, builds) = (vec!["-n".to_string()], Vec::new());
-    Job { id: String::new(), program: "/opt/app".into(), arguments, ranks: 2, mpi, hosts, builds, started_unix_s: 1.5 }
+    Job {
+        id: String::new(),
+        program: "/opt/app".into(),
+        arguments,
+        ranks: 2,
+        mpi,
+        hosts,
+        builds,
+        started_unix_s: Some(1.5),
+    }
 }
 
 /// Processes enough to fill many pages.

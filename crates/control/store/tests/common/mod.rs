@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use trimtab_types::report::*;
+use trimtab_types::report::{Ended, FunctionGroup, MarkerSource};
 
 /// A job that runs `program`.
 pub fn job(program: &str) -> Job {
@@ -13,19 +14,19 @@ pub fn job(program: &str) -> Job {
         mpi: "MPICH 4.0.2".into(),
         hosts: vec!["node1".into(), "node2".into()],
         builds: vec![format!("{program} 0123abcd")],
-        started_unix_s: 1_795_234_000.25,
+        started_unix_s: Some(1_795_234_000.25),
     }
 }
 
-/// A report of window `batch`, with `iterations` samples in its one rank, so that its size can be chosen.
-pub fn report(batch: u32, iterations: usize) -> Report {
+/// A report of window `number`, with `iterations` samples in its one rank, so that its size can be chosen.
+pub fn report(number: u32, iterations: usize) -> Report {
     let share =
         Estimate { mean: 0.386, variance: Some(1e-4), half_width_95: Some(0.01), min: 0.3, max: 0.4, samples: 10 };
     let time = Estimate { mean: 3.16e-3, variance: None, half_width_95: None, min: 3e-3, max: 3.3e-3, samples: 1 };
     Report {
         schema: SCHEMA.to_string(),
         job: job("/opt/particle"),
-        window: window(batch),
+        window: window(number),
         time_per_iteration_s: Some(time),
         iterations_per_s: Some(316.5),
         communication_fraction: Some(share),
@@ -36,6 +37,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         efficiencies: None,
         efficiencies_missing: None,
         omp: None,
+        reduced: None,
         difference: None,
         functions: Vec::new(),
         paths: Vec::new(),
@@ -44,11 +46,11 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         wait_states: Vec::new(),
         nodes: Vec::new(),
         cost: Cost {
-            pause_us_max: 800.0,
-            pause_us_total: 1500.0,
+            pause_us_max: Some(800.0),
+            pause_us_total: Some(1500.0),
             probe_ns: Some(18.5),
-            probes: 240,
-            points: 62,
+            probes: Some(240),
+            points: Some(62),
             fraction: Some(0.0004),
             communication_fraction_without: Some(share.mean),
             first_record_s: Some(0.18),
@@ -58,21 +60,21 @@ pub fn report(batch: u32, iterations: usize) -> Report {
     }
 }
 
-fn window(batch: u32) -> Window {
+fn window(number: u32) -> Window {
     Window {
-        batch,
+        number,
         trigger: "attach".into(),
         event: None,
         marker: Some("MPI_Sendrecv at particle+0x1234".into()),
-        marker_source: "detected".into(),
+        marker_source: MarkerSource::Detected,
         start: Some(120),
         iterations: Some(10),
         valid: true,
         context: None,
-        ended_by: "iterations".into(),
+        ended_by: Ended::Iterations,
         duration_s: 0.0316,
-        started_unix_s: 1_795_234_100.5 + f64::from(batch),
-        groups: vec!["comm".into()],
+        started_unix_s: Some(1_795_234_100.5 + f64::from(number)),
+        groups: vec![FunctionGroup::Comm],
         loop_description: None,
         marker_path: Vec::new(),
         main_loop: None,
@@ -105,7 +107,7 @@ fn rank(iterations: usize) -> RankTotal {
         group_s: Vec::new(),
         counters: Vec::new(),
         counter_cost: None,
-        unattributed_bytes: 0,
+        unattributed_bytes: Some(0),
         pause_insert_us: 800.0,
         pause_remove_us: Some(700.0),
         probe_hits: 120,

@@ -5,7 +5,7 @@
 //!
 //! Next: `counting` has it counted and aligns the ranks' counters.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use crate::error::Error;
 use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Reference, Request, WordSeen};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ type Base = (u32, u64);
 type Loops = (Vec<LoopSeen>, String);
 
 /// Looks at the ranks and has them agree.
-pub(super) fn look(lead: &mut Lead) -> Result<Seen, Error> {
+pub(super) fn look(lead: &mut WindowLead) -> Result<Seen, Error> {
     let Looks { calls, in_sight_ticks, loops } = loops(lead, true, false)?;
     let agreed = match loops {
         Err(why) => Err(why),
@@ -67,7 +67,7 @@ pub(super) fn look(lead: &mut Lead) -> Result<Seen, Error> {
     Ok(Seen { calls, in_sight_ticks, agreed })
 }
 
-fn loops_inside(lead: &mut Lead) -> Result<Result<Loops, String>, Error> {
+fn loops_inside(lead: &mut WindowLead) -> Result<Result<Loops, String>, Error> {
     loops(lead, false, true).map(|looks| looks.loops)
 }
 
@@ -78,8 +78,8 @@ struct Looks {
     loops: Result<Loops, String>,
 }
 
-fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<Looks, Error> {
-    let looked = lead.muster.ask(Request::Look { fresh, levels_only }, |answer| match answer {
+fn loops(lead: &mut WindowLead, fresh: bool, levels_only: bool) -> Result<Looks, Error> {
+    let looked = lead.membership.ask(Request::Look { fresh, levels_only }, |answer| match answer {
         Answer::Looked(looked) => Some(looked),
         _ => None,
     })?;
@@ -96,7 +96,7 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<Looks, Error
             Ok(loops) => loops,
             Err(why) => return Ok(Looks { calls, in_sight_ticks, loops: Err(why) }),
         };
-        let relation = lead.muster.relation(node);
+        let relation = lead.membership.relation(node);
         for found in &mut loops {
             found.iteration_ticks = relation.span_of(found.iteration_ticks);
             found.iteration_ticks_mean = relation.span_of(found.iteration_ticks_mean);
@@ -110,7 +110,7 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<Looks, Error
     Ok(Looks { calls, in_sight_ticks, loops: Ok((all, description)) })
 }
 
-fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {
+fn agree(lead: &mut WindowLead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {
     let Some(pace) = pace_of(loops) else { return Ok(Err("the ranks do not repeat at one pace yet".into())) };
     let choices = match own_choices(loops) {
         Ok(choices) => choices,
@@ -164,18 +164,19 @@ fn reference_of(loops: &[LoopSeen]) -> Option<&LoopSeen> {
 
 /// The choices of all ranks, once those whose iterations only repeat call by call fit the reference's.
 fn fit(
-    lead: &mut Lead,
+    lead: &mut WindowLead,
     loops: &[LoopSeen],
     mut choices: BTreeMap<u32, Choice>,
 ) -> Result<Result<BTreeMap<u32, Choice>, String>, Error> {
     let Some(first) = reference_of(loops) else { return Ok(Ok(choices)) };
     let symbol = choices.get(&first.rank).filter(|choice| choice.place.is_none()).map(|choice| choice.symbol);
     let Some(reference) = refer(lead, first.rank, symbol)? else { return Ok(Err("the loop has ended".into())) };
-    let clocks = lead.muster.relations();
-    let fitted = lead.muster.ask(Request::Fit { reference: Box::new(reference), clocks }, |answer| match answer {
-        Answer::Fitted(fitted) => Some(fitted),
-        _ => None,
-    })?;
+    let clocks = lead.membership.relations();
+    let fitted =
+        lead.membership.ask(Request::Fit { reference: Box::new(reference), clocks }, |answer| match answer {
+            Answer::Fitted(fitted) => Some(fitted),
+            _ => None,
+        })?;
     for (_, fitted) in fitted {
         match fitted {
             Ok(fitted) => choices.extend(fitted.into_iter().map(|Fitted { rank, choice }| (rank, choice))),
@@ -186,16 +187,16 @@ fn fit(
 }
 
 /// A rank's latest iterations on the clock of this process.
-fn refer(lead: &mut Lead, rank: u32, symbol: Option<Symbol>) -> Result<Option<Reference>, Error> {
-    let events_max = lead.muster.events_max().saturating_mul(REFERENCE_EVENTS);
-    let answers = lead.muster.ask(Request::Refer { rank, symbol, events_max }, |answer| match answer {
+fn refer(lead: &mut WindowLead, rank: u32, symbol: Option<Symbol>) -> Result<Option<Reference>, Error> {
+    let events_max = lead.membership.events_max().saturating_mul(REFERENCE_EVENTS);
+    let answers = lead.membership.ask(Request::Refer { rank, symbol, events_max }, |answer| match answer {
         Answer::Reference(reference) => Some(Some(reference)),
         Answer::Done => Some(None),
         _ => None,
     })?;
     let found = answers.into_iter().find_map(|(node, reference)| Some((node, reference?)));
     Ok(found.map(|(node, mut reference)| {
-        let _error = reference.calls.onto_lead(&lead.muster.relation(node));
+        let _error = reference.calls.onto_lead(&lead.membership.relation(node));
         *reference
     }))
 }

@@ -2,27 +2,37 @@
 //!
 //! Next: `report` says what came of it.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::marker::Marker;
+use super::reduced::is_reduced;
 use crate::error::Error;
 use crate::excerpt::Excerpt;
+use crate::part::Part;
 use crate::request::{Answer, RankCheck, Request};
 use std::collections::BTreeMap;
 use trimtab_window::{MarkTimes, RankCalls, SAME_CLOCK_NS, Verdict, Waits, verify, waits};
 
 /// Checks on the recorded marks themselves that all ranks recorded the same iterations, and if so who waited for whom in
 /// them.
-pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict, Waits), Error> {
+pub(super) fn verify_marks(lead: &mut WindowLead, marker: &Marker) -> Result<(Verdict, Waits), Error> {
     let Marker::Call(call) = marker else { return Ok((Verdict::NotChecked, Waits::default())) };
-    let marks_max = lead.muster.events_max();
-    let checked = lead.muster.ask(Request::Check { marks_max }, |answer| match answer {
+    if is_reduced(lead) {
+        // Waits are told only where every rank's calls are brought together.
+        let clocks = lead.membership.relations();
+        let Part::Marks(marks) = lead.membership.ask_merged(Request::SeeMarks { clocks })? else {
+            return Err(Error::Malformed { what: "the marks of nodes" });
+        };
+        return Ok((marks.verdict(call.synchronises), Waits::default()));
+    }
+    let marks_max = lead.membership.events_max();
+    let checked = lead.membership.ask(Request::Check { marks_max }, |answer| match answer {
         Answer::Checked(ranks) => Some(ranks),
         _ => None,
     })?;
     let mut ranks: Vec<RankCheck> = Vec::new();
     let mut calls: Vec<RankCalls> = Vec::new();
     for (node, mut checked) in checked {
-        let relation = lead.muster.relation(node);
+        let relation = lead.membership.relation(node);
         for rank in &mut checked {
             rank.marks.onto_lead(&relation);
             let uncertainty_ticks = rank.calls.onto_lead(&relation);
@@ -45,8 +55,8 @@ pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict,
 }
 
 /// True if these are all ranks of the job, as far as is known.
-fn is_whole(lead: &Lead, ranks: usize) -> bool {
-    lead.muster.left_alone().is_empty() && lead.facts.size.is_none_or(|size| ranks >= size as usize)
+fn is_whole(lead: &WindowLead, ranks: usize) -> bool {
+    lead.membership.left_alone().is_empty() && lead.facts.size.is_none_or(|size| ranks >= size as usize)
 }
 
 /// A rank's calls, taken out of its check.

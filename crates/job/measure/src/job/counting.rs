@@ -2,7 +2,7 @@
 //!
 //! Next: `recording` arms the ranks.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::marker::{LOOK_MS_MAX, MarkerCall};
 use super::recording::is_somewhere_else;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::options::Stage;
 use crate::request::{Answer, LoopEnds, RankPasses, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
+use trimtab_types::report::MarkerSource;
 use trimtab_window::{Alignment, CallEvent, Certainty, RankStream, align};
 
 /// Looks that must agree on an alignment that can't be proven, and passes they must rest on.
@@ -38,7 +39,7 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    pub(super) fn call(self, name: String, source: &'static str, description: Option<String>) -> MarkerCall {
+    pub(super) fn call(self, name: String, source: MarkerSource, description: Option<String>) -> MarkerCall {
         MarkerCall {
             name,
             source,
@@ -76,21 +77,21 @@ struct Row {
 /// Waits until every rank has passed its marker a few times, and aligns their counters. `Err` holds a rank that stayed
 /// silent.
 pub(super) fn aligned(
-    lead: &mut Lead,
+    lead: &mut WindowLead,
     Waiting { mut silent_s, limit_s, passes_min, of_loop }: Waiting,
 ) -> Result<Result<Aligned, u32>, Error> {
     let begun_s = lead.seconds();
     let mut wait_ms = 2;
     let mut same_looks = 0;
     let mut offsets_before = Vec::new();
-    let (mut events_max, events_most) = (lead.muster.events_max(), lead.muster.events_most());
+    let (mut events_max, events_most) = (lead.membership.events_max(), lead.membership.events_most());
     let mut by_counter = false;
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
         // In one process the messages cost nothing; elsewhere they are asked for where they are needed.
-        let asked = Asked { fresh: true, with_messages: lead.muster.is_here(), by_counter };
+        let asked = Asked { fresh: true, with_messages: lead.membership.is_here(), by_counter };
         let rows = passes(lead, asked, events_max)?;
         let waited_s = lead.seconds() - begun_s;
         let pass_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
@@ -138,14 +139,14 @@ pub(super) fn aligned(
 }
 
 /// True if some rank is in the loop, so that one that nobody passes may be one whose passes take long.
-fn are_inside(lead: &mut Lead, of_loop: Option<u32>) -> Result<bool, Error> {
+fn are_inside(lead: &mut WindowLead, of_loop: Option<u32>) -> Result<bool, Error> {
     of_loop.map_or(Ok(false), |function| is_somewhere_else(lead, function).map(|is_left| !is_left))
 }
 
 /// Tells the nodes their ranks' numbers.
-fn numbered(lead: &mut Lead, rows: &[Row], alignment: Alignment) -> Result<Aligned, Error> {
+fn numbered(lead: &mut WindowLead, rows: &[Row], alignment: Alignment) -> Result<Aligned, Error> {
     let offsets = rows.iter().map(|row| row.passes.rank).zip(alignment.offsets.iter().copied());
-    lead.muster.tell(Request::Number { offsets: runs_of(offsets) })?;
+    lead.membership.tell(Request::Number { offsets: runs_of(offsets) })?;
     let iteration_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
     Ok(Aligned { iteration_ticks, synchronises: false, alignment })
 }
@@ -160,7 +161,7 @@ fn meets_all(event: &CallEvent) -> bool {
     event.synchronising && event.comm == 0
 }
 
-fn tell(lead: &Lead, why: &str) {
+fn tell(lead: &WindowLead, why: &str) {
     lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why: why.to_string() });
 }
 
@@ -173,10 +174,10 @@ struct Asked {
 }
 
 /// How all ranks passed, by rank.
-fn passes(lead: &mut Lead, asked: Asked, events_max: u32) -> Result<Vec<Row>, Error> {
+fn passes(lead: &mut WindowLead, asked: Asked, events_max: u32) -> Result<Vec<Row>, Error> {
     let Asked { fresh, with_messages, by_counter } = asked;
     let request = Request::Passes { fresh, with_messages, by_counter, events_max };
-    let passed = lead.muster.ask(request, |answer| match answer {
+    let passed = lead.membership.ask(request, |answer| match answer {
         Answer::Passed(passed) => Some(passed),
         _ => None,
     })?;
@@ -185,7 +186,7 @@ fn passes(lead: &mut Lead, asked: Asked, events_max: u32) -> Result<Vec<Row>, Er
     }
     let mut rows = Vec::new();
     for (node, passed) in passed {
-        let relation = lead.muster.relation(node);
+        let relation = lead.membership.relation(node);
         for mut passes in passed.ranks {
             let uncertainty_ticks = passes.calls.onto_lead(&relation);
             passes.period_ticks = relation.span_of(passes.period_ticks);
@@ -208,20 +209,20 @@ fn apart(rows: &[Row]) -> Option<u32> {
 
 /// Aligns by what is there, and by messages where that proves nothing.
 fn align_rows(
-    lead: &mut Lead,
+    lead: &mut WindowLead,
     rows: Vec<Row>,
     events_max: u32,
     by_counter: bool,
 ) -> Result<(Vec<Row>, Alignment), Error> {
     let alignment = align_passes(&rows);
-    if alignment.certainty == Certainty::Proven || lead.muster.is_here() || by_counter {
+    if alignment.certainty == Certainty::Proven || lead.membership.is_here() || by_counter {
         return Ok((rows, alignment));
     }
     let asked = Asked { fresh: false, with_messages: true, by_counter: false };
     let mut more = passes(lead, asked, events_max)?;
     if apart(&more).is_some() {
         // With their messages passes are longer.
-        more = passes(lead, asked, lead.muster.events_most())?;
+        more = passes(lead, asked, lead.membership.events_most())?;
     }
     let alignment = align_passes(&more);
     Ok((more, alignment))

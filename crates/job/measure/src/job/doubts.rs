@@ -5,12 +5,12 @@
 //!
 //! Next: `nest` for what is known when the loop is chosen.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::nest;
 use crate::error::Error;
 use trimtab_mpi::Class;
-use trimtab_types::report::{LoopProgress, Report};
-use trimtab_window::{FunctionInfo, RankSample};
+use trimtab_types::report::{Ended, LoopProgress, Report};
+use trimtab_window::FunctionInfo;
 
 /// A loop that ends within so many seconds may be followed by another.
 const ENDING_SECONDS: f64 = 10.0;
@@ -20,10 +20,10 @@ const YOUNG_SECONDS: f64 = 10.0;
 const EACH_PASS: f64 = 0.9;
 const PASSES_MIN: u64 = 5;
 
-/// Says so where no call of MPI was made in each pass of the loop, on no rank.
-pub(super) fn say_calls_apart(report: &mut Report, ranks: &[RankSample], functions: &[FunctionInfo]) {
+/// Says so where no call of MPI was made in each pass of the loop, on no rank: `by_path` has calls of a function by one path.
+pub(super) fn say_calls_apart(report: &mut Report, by_path: &[(usize, u64)], functions: &[FunctionInfo]) {
     let passes = report.window.iterations.filter(|_| report.window.main_loop.is_some());
-    say(report, passes.and_then(|passes| calls_apart(ranks, functions, passes)));
+    say(report, passes.and_then(|passes| calls_apart(by_path, functions, passes)));
 }
 
 /// Says so where no rank passed the loop in the window.
@@ -42,13 +42,12 @@ fn left(passes: Option<u64>) -> Option<String> {
 
 /// Says so where the program has entered a loop around it since the stacks were looked at. A program that has ended, or that
 /// somebody waits to be let alone, is not looked at again.
-pub(super) fn say_around(lead: &mut Lead, report: &mut Report) -> Result<(), Error> {
-    if report.window.main_loop.is_none() || !matches!(report.window.ended_by.as_str(), "iterations" | "max-seconds") {
+pub(super) fn say_around(lead: &mut WindowLead, report: &mut Report) -> Result<(), Error> {
+    if report.window.main_loop.is_none() || !matches!(report.window.ended_by, Ended::Iterations | Ended::MaxSeconds) {
         return Ok(());
     }
     let (around, looked) = nest::entered_since(lead)?;
-    report.cost.pause_us_max = report.cost.pause_us_max.max(looked.pause_us_max);
-    report.cost.pause_us_total += looked.pause_us_total;
+    report.cost.add_pauses(looked.pause_us_max, looked.pause_us_total);
     say(report, entered(&around));
     Ok(())
 }
@@ -67,7 +66,9 @@ fn entered(around: &[String]) -> Option<String> {
 pub(super) fn say_phase(report: &mut Report) {
     let (window, estimate) = (&report.window, report.time_per_iteration_s.as_ref());
     let Some(seconds_each) = estimate.map(|estimate| estimate.mean).filter(|_| window.marker.is_some()) else { return };
-    let age_s = window.started_unix_s + window.duration_s - report.job.started_unix_s;
+    let both = window.started_unix_s.zip(report.job.started_unix_s);
+    // A program whose age is not known may be young.
+    let age_s = both.map_or(0.0, |(window_unix_s, program_unix_s)| window_unix_s + window.duration_s - program_unix_s);
     let doubt = may_be_a_phase(window.progress.as_ref(), seconds_each, age_s);
     say(report, doubt);
 }
@@ -78,10 +79,10 @@ fn say(report: &mut Report, doubt: Option<String>) {
     }
 }
 
-fn calls_apart(ranks: &[RankSample], functions: &[FunctionInfo], passes: u64) -> Option<String> {
+fn calls_apart(by_path: &[(usize, u64)], functions: &[FunctionInfo], passes: u64) -> Option<String> {
     let is_work = |function: usize| functions.get(function).is_none_or(|info| !only_asks(&info.name));
-    let paths = ranks.iter().flat_map(|rank| &rank.paths).filter(|path| is_work(path.function));
-    let most = paths.map(|path| path.calls).max()?;
+    let paths = by_path.iter().filter(|(function, _)| is_work(*function));
+    let most = paths.map(|(_, calls)| *calls).max()?;
     let share = most as f64 / passes.max(1) as f64;
     (passes >= PASSES_MIN && share < EACH_PASS).then(|| {
         format!(
@@ -123,25 +124,23 @@ fn passes_left(progress: &LoopProgress) -> Option<(u64, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_window::PathSample;
 
-    fn rank(calls: &[u64]) -> RankSample {
-        let path = |calls: &u64| PathSample { calls: *calls, ..PathSample::default() };
-        RankSample { paths: calls.iter().map(path).collect(), ..RankSample::default() }
+    fn rank(calls: &[u64]) -> Vec<(usize, u64)> {
+        calls.iter().map(|calls| (0, *calls)).collect()
     }
 
     #[test]
     fn something_belongs_to_each_pass() {
         let functions = ["MPI_Send", "MPI_Iprobe"];
         let functions = functions.map(|name| FunctionInfo { name: name.to_owned(), ..FunctionInfo::default() });
-        let said = |ranks: &[RankSample], passes| calls_apart(ranks, &functions, passes);
+        let said = |ranks: &[Vec<(usize, u64)>], passes| calls_apart(&ranks.concat(), &functions, passes);
         assert_eq!(said(&[rank(&[4, 10]), rank(&[5, 5])], 10), None, "on one rank it does");
         assert_eq!(said(&[rank(&[4, 3, 1])], 4), None, "too few passes");
         assert_eq!(said(&[rank(&[])], 10), None, "nothing is called");
         let told = said(&[rank(&[4, 3, 1]), rank(&[4, 1])], 10).unwrap_or_default();
         assert!(told.contains("the most frequent one in 40% of them"), "{told}");
         let mut asking = rank(&[4, 10]);
-        asking.paths[1].function = 1;
+        asking[1].0 = 1;
         assert_eq!(said(&[asking], 10), Some(told), "asking is no work");
     }
 

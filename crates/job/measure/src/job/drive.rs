@@ -1,12 +1,12 @@
 //! One window from the command to the report.
 //!
-//! Next: `muster` (who), `marker` (what counts), `recording` (when), `report` (what it says).
+//! Next: `membership` (who), `marker` (what counts), `recording` (when), `report` (what it says).
 
 use super::checked;
 use super::doubts;
 use super::how_far;
 use super::marker::{self, Found, Marker};
-use super::muster::Muster;
+use super::membership::Membership;
 use super::nest::Candidates;
 use super::recording::{self, HowEnded, Recorded};
 use super::report;
@@ -14,15 +14,15 @@ use crate::clock::Clock;
 use crate::crew::{Crew, Here};
 use crate::error::Error;
 use crate::first_call::{GatherEnd, GatherWait, Held, Standing};
-use crate::node::Node;
-use crate::options::{Ended, LoopName, Mark, Options, Progress, Stage};
+use crate::node::WindowNode;
+use crate::options::{LoopName, Mark, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
 use trimtab_track::Job;
-use trimtab_types::report::Report;
+use trimtab_types::report::{Ended, Report};
 
 /// Why a window has no iterations whose ranks are recorded from their first call on.
 const FROM_FIRST_CALL: &str = "all calls are recorded, from the first one behind MPI_Init on";
@@ -63,7 +63,7 @@ pub struct Outcome {
 /// this returns.
 pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn Progress) -> Result<Outcome, Error> {
     let is_given_up = || progress.is_interrupted();
-    let mut crew = Here { node: Node::new(0, job.clone(), cache).until_given_up(&is_given_up) };
+    let mut crew = Here { node: WindowNode::new(0, job.clone(), cache).until_given_up(&is_given_up) };
     measure_with(&mut crew, WindowId(1), options, progress)
 }
 
@@ -81,8 +81,8 @@ pub fn measure_from_first_call(
 ) -> Result<Outcome, Error> {
     let is_given_up = || progress.is_interrupted();
     let is_held = held.is_any();
-    let mut crew = Here { node: Node::new(0, job.clone(), cache).until_given_up(&is_given_up).with_held(held) };
-    let mut lead = Lead::new(Muster::new(&mut crew, WindowId(1)), options, progress);
+    let mut crew = Here { node: WindowNode::new(0, job.clone(), cache).until_given_up(&is_given_up).with_held(held) };
+    let mut lead = WindowLead::new(Membership::new(&mut crew, WindowId(1)), options, progress);
     lead.waits = Some(is_held);
     lead.outcome()
 }
@@ -95,12 +95,12 @@ pub fn measure_with(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Outcome, Error> {
-    Lead::new(Muster::new(crew, window), options, progress).outcome()
+    WindowLead::new(Membership::new(crew, window), options, progress).outcome()
 }
 
 /// Whoever leads a window through.
-pub(super) struct Lead<'a> {
-    pub muster: Muster<'a>,
+pub(super) struct WindowLead<'a> {
+    pub membership: Membership<'a>,
     pub options: &'a Options,
     pub progress: &'a dyn Progress,
     pub facts: Facts,
@@ -122,13 +122,13 @@ pub(super) struct Lead<'a> {
     pub around_left: BTreeSet<LoopName>,
 }
 
-impl<'a> Lead<'a> {
-    fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
+impl<'a> WindowLead<'a> {
+    fn new(membership: Membership<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
         let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
         let (max_seconds, left, tried) = (options.max_seconds, Vec::new(), BTreeSet::new());
-        Lead {
-            muster,
+        WindowLead {
+            membership,
             options,
             progress,
             facts,
@@ -148,7 +148,7 @@ impl<'a> Lead<'a> {
     fn outcome(&mut self) -> Result<Outcome, Error> {
         let outcome = self.measure();
         if outcome.is_err() {
-            self.muster.abandon();
+            self.membership.abandon();
         }
         outcome
     }
@@ -162,16 +162,17 @@ impl<'a> Lead<'a> {
     fn gather(&mut self, limit: Duration) -> Result<(), Error> {
         let mut wait = GatherWait::new(limit);
         loop {
-            let standing = self.muster.ask(Request::Gather(Box::new(self.options.clone())), |answer| match answer {
-                Answer::Standing(standing) => Some(standing),
-                _ => None,
-            })?;
+            let standing =
+                self.membership.ask(Request::Gather(Box::new(self.options.clone())), |answer| match answer {
+                    Answer::Standing(standing) => Some(standing),
+                    _ => None,
+                })?;
             let all = standing.into_iter().fold(Standing::default(), |all, (_, node)| all.and(node));
             if let Some(end) = wait.seen(&all, self.progress.is_interrupted()) {
                 self.waits = Some(all.held > 0 && end == GatherEnd::Whole);
-                return self.muster.tell(Request::EndGather(end));
+                return self.membership.tell(Request::EndGather(end));
             }
-            std::thread::sleep(if self.muster.is_here() { GATHER_LOOK } else { GATHER_LOOK_FAR });
+            std::thread::sleep(if self.membership.is_here() { GATHER_LOOK } else { GATHER_LOOK_FAR });
         }
     }
 
@@ -185,19 +186,19 @@ impl<'a> Lead<'a> {
         }
         self.insert(Request::Insert)?;
         if self.waits.is_some() {
-            self.muster.go()?;
+            self.membership.go()?;
         }
-        self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
+        self.progress.stage(&Stage::Inserting { ranks: self.membership.rank_total() });
         let (marker, recorded) = match self.window() {
             Ok(found) => found,
             Err(error) => return Err(self.why_early(error)),
         };
-        self.muster.end_clocks()?;
+        self.membership.end_clocks()?;
         let checked = checked::verify_marks(self, &marker)?;
         let how_far = how_far::ask(self, &marker)?;
         self.progress.stage(&Stage::Removing);
         let departed = self.remove()?;
-        self.muster.warnings.extend(departed.iter().cloned());
+        self.membership.warnings.extend(departed.iter().cloned());
         let mut report = report::report(self, &marker, &recorded, checked)?;
         report.window.valid &= departed.is_empty();
         report.window.progress = how_far::progress(&how_far, &report.window);
@@ -212,7 +213,7 @@ impl<'a> Lead<'a> {
         let asked = self.candidates.asked(self.options);
         self.tried.extend(asked.loops.iter().cloned());
         let request = request(Box::new(asked));
-        let inserted = self.muster.insert(request, &self.clock);
+        let inserted = self.membership.insert(request, &self.clock);
         // Whoever gave it up isn't told what came of it.
         self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
         (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
@@ -221,12 +222,12 @@ impl<'a> Lead<'a> {
 
     /// Takes the probes out everywhere; what to tell of processes that ended by a fault meanwhile.
     fn remove(&mut self) -> Result<Vec<String>, Error> {
-        let removed = self.muster.ask(Request::Remove, |answer| match answer {
+        let removed = self.membership.ask(Request::Remove, |answer| match answer {
             Answer::Removed { warnings, departed } => Some((warnings, departed)),
             _ => None,
         })?;
         let (warnings, departed): (Vec<_>, Vec<_>) = removed.into_iter().map(|(_, told)| told).unzip();
-        self.muster.warnings.extend(warnings.into_iter().flatten());
+        self.membership.warnings.extend(warnings.into_iter().flatten());
         Ok(departed.into_iter().flatten().collect())
     }
 

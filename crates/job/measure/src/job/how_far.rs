@@ -2,21 +2,20 @@
 //!
 //! Next: `node::how_far` for one node's ranks.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::marker::{Marker, MarkerCall};
 use crate::error::Error;
-use crate::options::Ended;
 use crate::request::{Answer, LoopEnds, Request};
-use trimtab_types::report::{LoopProgress, Window};
+use trimtab_types::report::{Ended, LoopProgress, Window};
 
 /// Where the loop began and will end; the error: why that is not known. `None`: no loop counts iterations.
 pub(super) type HowFar = Option<Result<LoopEnds, String>>;
 
 /// Asks all nodes, while the probes are in.
-pub(super) fn ask(lead: &mut Lead, marker: &Marker) -> Result<HowFar, Error> {
+pub(super) fn ask(lead: &mut WindowLead, marker: &Marker) -> Result<HowFar, Error> {
     let Marker::Call(call) = marker else { return Ok(None) };
     let Some(function) = position(lead, call) else { return Ok(None) };
-    let answers = lead.muster.ask(Request::HowFar { function }, |answer| match answer {
+    let answers = lead.membership.ask(Request::HowFar { function }, |answer| match answer {
         Answer::HowFar(ends) => Some(ends),
         _ => None,
     })?;
@@ -24,7 +23,7 @@ pub(super) fn ask(lead: &mut Lead, marker: &Marker) -> Result<HowFar, Error> {
 }
 
 /// The loop whose passes are the iterations, as a position among the measured functions; `None`: something else counts them.
-pub(super) fn position(lead: &Lead, call: &MarkerCall) -> Option<u32> {
+pub(super) fn position(lead: &WindowLead, call: &MarkerCall) -> Option<u32> {
     let place = call.main_loop.as_deref()?;
     let is_it = |info: &trimtab_window::FunctionInfo| info.loop_place.as_ref() == Some(place);
     lead.facts.functions.iter().position(is_it).map(|function| function as u32)
@@ -47,7 +46,7 @@ pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress
     let now = window.start.zip(window.iterations).map(|(start, iterations)| (start + iterations) as i64);
     let nothing = |explanation: &str| LoopProgress { explanation: explanation.to_owned(), ..LoopProgress::default() };
     Some(match (ends, now.filter(|_| window.valid)) {
-        _ if window.ended_by == Ended::LeftLoop.word() => nothing("the program left the loop"),
+        _ if window.ended_by == Ended::LeftLoop => nothing("the program left the loop"),
         (Err(why), _) => nothing(why),
         (_, None) => nothing("the window is not valid"),
         (Ok(ends), Some(now)) => progress_at(*ends, now),

@@ -10,8 +10,9 @@
 
 use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::nest::{self, Candidates, Choice, Chosen};
+use super::no_loop::NoLoop;
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::{Mark, Stage};
@@ -19,7 +20,7 @@ use crate::request::{Answer, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
 use trimtab_types::Rank;
-use trimtab_types::report::LoopPlace;
+use trimtab_types::report::{LoopPlace, MarkerSource};
 use trimtab_window::{FunctionInfo, Patience, Symbol};
 
 /// First look at the rings.
@@ -70,10 +71,10 @@ pub(super) enum Marker {
 
 impl Marker {
     /// The same, whose description says why no loop of the program counts.
-    fn because(self, why: Option<&str>) -> Self {
+    fn because(self, why: Option<&NoLoop>) -> Self {
         match (self, why) {
             (Marker::Call(call), Some(why)) => {
-                let description = call.description.as_deref().map(|known| format!("{known}; {}", nest::unsure(why)));
+                let description = call.description.as_deref().map(|known| format!("{known}; {}", why.with_meaning()));
                 Marker::Call(MarkerCall { description, ..call })
             }
             (Marker::Time { why: known }, Some(why)) => Marker::Time { why: format!("{known}; {why}") },
@@ -100,8 +101,8 @@ pub(super) enum Found {
 pub(super) struct MarkerCall {
     /// For a reader.
     pub name: String,
-    /// "detected", "named", "measuremark".
-    pub source: &'static str,
+    /// How it was found.
+    pub source: MarkerSource,
     /// True if the ranks' numbering is proven.
     pub certain: bool,
     /// The basis of the choice, for a reader.
@@ -117,7 +118,7 @@ pub(super) struct MarkerCall {
 }
 
 /// Finds what counts iterations.
-pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
+pub(super) fn find(lead: &mut WindowLead) -> Result<Found, Error> {
     let max_seconds = lead.max_seconds;
     let limits = Limits::of(max_seconds);
     let limit_s = limits.nothing_s;
@@ -139,7 +140,7 @@ pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
                 let nothing_s = limits.nothing_s + lead.seconds();
                 let found = detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })?;
                 Ok(match found {
-                    Found::Counts(marker) => Found::Counts(marker.because(lead.candidates.why_not.as_deref())),
+                    Found::Counts(marker) => Found::Counts(marker.because(lead.candidates.why_not.as_ref())),
                     other => other,
                 })
             }
@@ -148,7 +149,7 @@ pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
 }
 
 /// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
-fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Found>, Error> {
+fn of_nest(lead: &mut WindowLead, limits: Limits) -> Result<Option<Found>, Error> {
     let Chosen { function, pass_s, description } = match nest::chosen(lead, limits.nothing_s)? {
         Choice::Loop(chosen) => chosen,
         Choice::Left { name } => return Ok(Some(Found::Left { name })),
@@ -156,7 +157,7 @@ fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Found>, Error> {
     };
     let is_wanted = lead.options.mark != Mark::Auto;
     let may_choose_anew = lead.may_choose_anew();
-    let source = if is_wanted { "named" } else { "detected" };
+    let source = if is_wanted { MarkerSource::Named } else { MarkerSource::Detected };
     let passes_s = PASSES_WAITED * pass_s;
     let limit_s = limits.nothing_s.max(passes_s).min(limits.most_s);
     // Where another may be chosen, one that is not passed any more is not waited for so long.
@@ -204,9 +205,9 @@ impl Limits {
 }
 
 /// A function of the program counts iterations; `None`: nobody asked for it, and it stays silent.
-fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Result<Option<Marker>, Error> {
+fn named(lead: &mut WindowLead, function: u32, is_named: bool, waiting: Waiting) -> Result<Option<Marker>, Error> {
     let begun_s = lead.seconds();
-    let source = if is_named { "named" } else { "measuremark" };
+    let source = if is_named { MarkerSource::Named } else { MarkerSource::MeasureMark };
     match marked(lead, function, source, waiting)? {
         Ok(marker) => Ok(Some(marker)),
         Err((marker, silent)) if is_named => {
@@ -218,9 +219,9 @@ fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Re
 
 /// Has a measured function count iterations; the inner error is its name, and a rank that it stays silent on.
 fn marked(
-    lead: &mut Lead,
+    lead: &mut WindowLead,
     function: u32,
-    source: &'static str,
+    source: MarkerSource,
     waiting: Waiting,
 ) -> Result<Result<Marker, (String, u32)>, Error> {
     let info = lead.facts.functions.get(function as usize).cloned();
@@ -230,7 +231,7 @@ fn marked(
         Some(source) => format!("{name} at {source}"),
         None => name,
     };
-    lead.muster.tell(Request::CountFunction { function })?;
+    lead.membership.tell(Request::CountFunction { function })?;
     Ok(match aligned(lead, waiting)? {
         Ok(found) => {
             Ok(Marker::Call(MarkerCall { main_loop: loop_place.map(Box::new), ..found.call(name, source, None) }))
@@ -267,7 +268,7 @@ impl Sighting {
 
 /// Looks for the main loop by what calls repeat. Programs set up before they come to it, so that the stacks are looked at
 /// again meanwhile.
-fn detected(lead: &mut Lead, limits: Limits) -> Result<Found, Error> {
+fn detected(lead: &mut WindowLead, limits: Limits) -> Result<Found, Error> {
     let mut look_again_s = lead.seconds() + LOOK_AGAIN_SECONDS;
     let mut patience = Patience::default();
     let mut sighting: Option<Sighting> = None;
@@ -327,7 +328,7 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Found, Error> {
 }
 
 /// The repetition of calls counts, unless a loop of the program runs by now. The inner error says why it does not count.
-fn sure(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Found, String>, Error> {
+fn sure(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Found, String>, Error> {
     match nest::others(lead)? {
         Some(others) => Ok(Ok(Found::Others(others))),
         None => Ok(count(lead, loops, most_s)?.map(Found::Counts)),
@@ -335,7 +336,7 @@ fn sure(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Found, St
 }
 
 /// The reason to wait where something repeats, but not often enough yet to be called a loop.
-fn in_sight(lead: &Lead, seen: &Seen) -> Option<String> {
+fn in_sight(lead: &WindowLead, seen: &Seen) -> Option<String> {
     let seconds = lead.seconds_of(seen.in_sight_ticks?);
     Some(format!("what repeats takes about {seconds:.1} s, waiting for more of it; --max-seconds bounds that"))
 }
@@ -349,12 +350,14 @@ fn is_sure(loops: &Agreed, seconds: f64, since: f64, limit_s: f64) -> bool {
 }
 
 /// Has every rank count its call, then aligns the ranks' counters. The inner error says why it does not count.
-fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, String>, Error> {
-    let counted =
-        lead.muster.ask(Request::Count { choices: runs_of(loops.choices.iter().copied()) }, |answer| match answer {
+fn count(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, String>, Error> {
+    let counted = lead.membership.ask(
+        Request::Count { choices: runs_of(loops.choices.iter().copied()) },
+        |answer| match answer {
             Answer::Counted { name } => Some(name),
             _ => None,
-        })?;
+        },
+    )?;
     let name = counted.into_iter().find_map(|(_, name)| name).unwrap_or_default();
     let iterations_s = MARKER_ITERATIONS_MAX * lead.seconds_of(loops.iteration_ticks);
     // A loop that was found late is worth the time that its counters need.
@@ -369,7 +372,7 @@ fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, 
         Ok(found) => {
             let synchronises = loops.choices.iter().all(|(_, choice)| choice.synchronises);
             let found = Aligned { synchronises, ..found };
-            Ok(Marker::Call(found.call(name, "detected", Some(loops.description.clone()))))
+            Ok(Marker::Call(found.call(name, MarkerSource::Detected, Some(loops.description.clone()))))
         }
         Err(silent) => Err(format!("rank {silent} did not pass {name} again")),
     })

@@ -5,8 +5,9 @@
 //!
 //! Next: `marker`, which asks for it first; `node::nest` for the stacks.
 
-use super::drive::Lead;
+use super::drive::WindowLead;
 use super::marker::{LEFT_LOOP_SECONDS, LOOK_MS_MAX, PASSES_WAITED};
+use super::no_loop::NoLoop;
 use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
@@ -35,10 +36,6 @@ const KNOWN_PART_MAX: f64 = 1.0 / 2.0;
 const PASSES_REMARKED_MIN: u64 = 10;
 const WITH_CALLS_USUAL: f64 = 0.9;
 
-/// The words for where stacks show no loop that can be counted.
-const NONE_AROUND: &str = "no loop of the program that can be counted was around what ran when its stacks were looked at, so an \
-                           iteration of it may be longer; look again later, or see `trimtab loops`";
-
 /// Inner loops that a description names.
 const DESCRIBED_MAX: usize = 3;
 
@@ -46,8 +43,8 @@ const DESCRIBED_MAX: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     pub loops: Vec<SampledLoop>,
-    /// A remark for the reader on how they were found.
-    pub why_not: Option<String>,
+    /// Why none of them counts.
+    pub why_not: Option<NoLoop>,
     /// A function around them whose loops are not known, and why.
     pub unknown_around: Option<String>,
     /// The one that was taken, by its position.
@@ -71,7 +68,7 @@ pub(super) struct Chosen {
 
 impl Candidates {
     /// Asks the nodes, unless something else counts iterations.
-    pub(super) fn sampled(lead: &mut Lead) -> Result<Self, Error> {
+    pub(super) fn sampled(lead: &mut WindowLead) -> Result<Self, Error> {
         if !matches!(lead.options.mark, Mark::Nest(_) | Mark::Auto) {
             return Ok(Candidates::default());
         }
@@ -79,8 +76,8 @@ impl Candidates {
     }
 
     /// The loops that run, as all nodes answer this question.
-    fn asked_for(lead: &mut Lead, question: Request) -> Result<Self, Error> {
-        let answers = lead.muster.ask(question, |answer| match answer {
+    fn asked_for(lead: &mut WindowLead, question: Request) -> Result<Self, Error> {
+        let answers = lead.membership.ask(question, |answer| match answer {
             Answer::Sampled(sampled) => Some(sampled),
             _ => None,
         })?;
@@ -99,6 +96,7 @@ impl Candidates {
                 _ if has_no_rank => {}
                 None => {
                     let Sampled { loops, why_not, unknown_around, .. } = node;
+                    let why_not = why_not.map(NoLoop::OfStacks);
                     candidates = Some(Candidates { loops, why_not, unknown_around, ..Candidates::default() });
                 }
                 Some(known) => known.join(node),
@@ -121,7 +119,7 @@ impl Candidates {
             }
             true
         });
-        self.why_not = self.why_not.take().or(node.why_not);
+        self.why_not = self.why_not.take().or(node.why_not.map(NoLoop::OfStacks));
         self.unknown_around = self.unknown_around.take().or(node.unknown_around);
     }
 
@@ -159,33 +157,28 @@ impl Candidates {
     }
 
     /// No loop of the program counts, for this reason, if no other is known.
-    fn note(&mut self, why: impl FnOnce(&[SampledLoop]) -> Option<String>) {
+    fn note(&mut self, why: impl FnOnce(&[SampledLoop]) -> Option<NoLoop>) {
         if self.why_not.is_none() {
             self.why_not = why(&self.loops);
         }
     }
 
     /// The same of loops that were counted: whatever was known before is not all.
-    fn note_counted(&mut self, told: Option<String>) {
+    fn note_counted(&mut self, told: Option<NoLoop>) {
         let told = cannot_be_counted(&self.loops).or(told);
-        let known = self.why_not.take();
-        self.why_not = match (told, known) {
-            (Some(told), Some(known)) => Some(format!("{told}; {known}")),
-            (told, known) => told.or(known),
-        };
+        self.why_not = NoLoop::joined(told, self.why_not.take());
     }
 
     /// Stacks were looked at, and there was no loop to count.
     fn note_none(&mut self) {
         if self.pause_us_max > 0.0 {
-            self.note(|loops| Some(cannot_be_counted(loops).unwrap_or_else(|| NONE_AROUND.to_owned())));
+            self.note(|loops| Some(cannot_be_counted(loops).unwrap_or(NoLoop::NoneAround)));
         }
     }
 
     /// The loop that was chosen was not passed any more.
     pub(super) fn left(&mut self, name: &str, rank: u32, seconds: f64) {
-        let why =
-            format!("rank {rank} did not pass {name} in {seconds:.1} s, or too seldom to tell its passes from others'");
+        let why = NoLoop::Left { name: name.to_owned(), rank, seconds };
         self.note(|_| Some(why));
     }
 
@@ -295,7 +288,7 @@ impl Watched {
 ///
 /// # Errors
 /// As any question to the nodes.
-pub(super) fn entered_since(lead: &mut Lead) -> Result<(Vec<String>, Candidates), Error> {
+pub(super) fn entered_since(lead: &mut WindowLead) -> Result<(Vec<String>, Candidates), Error> {
     if lead.options.mark != Mark::Auto || lead.candidates.taken.is_none() {
         return Ok((Vec::new(), Candidates::default()));
     }
@@ -308,7 +301,7 @@ pub(super) fn entered_since(lead: &mut Lead) -> Result<(Vec<String>, Candidates)
 ///
 /// # Errors
 /// As any question to the nodes.
-pub(super) fn others(lead: &mut Lead) -> Result<Option<Candidates>, Error> {
+pub(super) fn others(lead: &mut WindowLead) -> Result<Option<Candidates>, Error> {
     if !lead.may_look_again() {
         return Ok(None);
     }
@@ -347,7 +340,7 @@ struct Passed {
 }
 
 impl Count {
-    fn begun(lead: &Lead) -> Self {
+    fn begun(lead: &WindowLead) -> Self {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
         let (bursts, in_step) = (vec![Bursts::default(); watched.len()], vec![InStep::default(); watched.len()]);
@@ -431,7 +424,7 @@ pub(super) enum Choice {
 }
 
 /// The main loop: the one of the nest that is wanted, or that the rule chooses.
-pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
+pub(super) fn chosen(lead: &mut WindowLead, limit_s: f64) -> Result<Choice, Error> {
     let mut count = Count::begun(lead);
     let mut stillness = Stillness::default();
     let mut wait_ms = FIRST_LOOK_MS;
@@ -450,11 +443,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
             if index == 0 {
                 let function = count.watched.iter().position(|one| one.index == 0).map(|at| count.functions[at]);
                 let name = function.map(|function| shown(&lead.facts.functions, function)).unwrap_or_default();
-                lead.candidates.note(|_| {
-                    Some(format!(
-                        "{name} is passed more than {PASSES_PER_SECOND_MAX:.0} times a second, too often to be counted"
-                    ))
-                });
+                lead.candidates.note(|_| Some(NoLoop::TooFast { name }));
             }
             lead.candidates.loops.truncate(index);
             lead.insert(Request::InsertAnew)?;
@@ -516,7 +505,12 @@ impl Stillness {
 
 /// The innermost loop that is counted, if it was not passed for a while and no rank is in it any more, and there is time to
 /// look for others.
-fn left(lead: &mut Lead, count: &Count, stillness: &mut Stillness, seconds: f64) -> Result<Option<String>, Error> {
+fn left(
+    lead: &mut WindowLead,
+    count: &Count,
+    stillness: &mut Stillness,
+    seconds: f64,
+) -> Result<Option<String>, Error> {
     let Some(innermost) = count.watched.iter().rposition(|one| !one.is_hidden) else { return Ok(None) };
     let passed_s = PASSES_WAITED * count.passed.pass_s[innermost] + LEFT_LOOP_SECONDS;
     let is_time = stillness.is_time(count.passed.most.iter().sum(), seconds, passed_s.max(NEST_SECONDS));
@@ -526,7 +520,7 @@ fn left(lead: &mut Lead, count: &Count, stillness: &mut Stillness, seconds: f64)
 }
 
 /// The wanted loop as soon as a few of its passes were counted, or what the rule says.
-fn choice(lead: &Lead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice {
+fn choice(lead: &WindowLead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice {
     let options = lead.options;
     let Mark::Nest(number) = options.mark else {
         let known = options.known_loop.as_deref();
@@ -622,55 +616,28 @@ fn seldom_with_calls(counted: Passes) -> String {
 }
 
 /// The outermost loop around calls of MPI, if that can't be counted.
-fn cannot_be_counted(loops: &[SampledLoop]) -> Option<String> {
+fn cannot_be_counted(loops: &[SampledLoop]) -> Option<NoLoop> {
     let outermost = loops.iter().find(|one| one.is_seen_in_mpi && !one.is_part)?;
-    let reason = outermost.why_not.as_ref()?;
-    Some(format!("{} can't be counted: {reason}", outermost.shown))
+    let reason = outermost.why_not.clone()?;
+    Some(NoLoop::Uncountable { shown: outermost.shown.clone(), reason })
 }
 
 /// The outermost loop that was counted, which was not passed often enough.
-fn none_taken(functions: &[FunctionInfo], count: &Count, seconds: f64) -> Option<String> {
+fn none_taken(functions: &[FunctionInfo], count: &Count, seconds: f64) -> Option<NoLoop> {
     let is_counted = |position: &usize| !count.watched[*position].is_hidden;
     let passed = |position: &usize| count.passed.least[*position];
     let repeats = |position: &usize| passed(position).passes >= PASSES_MIN;
     if let Some(without) = (0..count.watched.len()).filter(is_counted).find(repeats) {
-        let name = shown(functions, count.functions[without]);
+        let (name, counted) = (shown(functions, count.functions[without]), passed(&without));
+        let (least, most) = (counted.passes, count.passed.most[without]);
         return Some(match count.is_in_step(without) {
-            true => without_calls(&name, passed(&without), seconds),
-            false => out_of_step(&name, passed(&without).passes, count.passed.most[without], seconds),
+            true => NoLoop::WithoutCalls { name, counted, seconds },
+            false => NoLoop::OutOfStep { name, least, most, seconds },
         });
     }
     let outermost = (0..count.watched.len()).find(is_counted)?;
     let (name, passes) = (shown(functions, count.functions[outermost]), count.passed.least[outermost].passes);
-    Some(format!(
-        "around it may be {name}, which was passed {passes} times in {seconds:.1} s, so an iteration of the program may be longer"
-    ))
-}
-
-/// A loop that was passed often enough and is not taken, because ranks hardly call MPI in it.
-fn without_calls(name: &str, counted: Passes, seconds: f64) -> String {
-    let Passes { passes, with_mpi } = counted;
-    let with = if with_mpi == 0 { "none".to_owned() } else { format!("{with_mpi}") };
-    format!(
-        "{name} was passed {passes} times in {seconds:.1} s, {with} of them with a call of MPI, so that its passes are not taken for \
-         iterations of all ranks together; `trimtab loops` shows it, and --loop takes it nevertheless"
-    )
-}
-
-/// Loops of which each rank is in one are not taken, because ranks do not pass them equally often.
-fn out_of_step(name: &str, least: u64, most: u64, seconds: f64) -> String {
-    format!(
-        "ranks are in several loops instead of one, {name}, and passed theirs {least} to {most} times in {seconds:.1} s: one may hand \
-         out what the others do"
-    )
-}
-
-/// The reason why calls count in place of a loop, with what follows from it.
-pub(super) fn unsure(why: &str) -> String {
-    match why.contains("may be longer") {
-        true => why.to_owned(),
-        false => format!("{why}; so an iteration may be more or less than one of the program"),
-    }
+    Some(NoLoop::Seldom { name, passes, seconds })
 }
 
 /// Why an inner loop was taken in place of `taken`.
@@ -689,9 +656,9 @@ fn functions_of(functions: &[FunctionInfo], count: usize) -> Vec<u32> {
 }
 
 /// How often the ranks have passed each loop.
-fn passed(lead: &mut Lead, functions: &[u32]) -> Result<Passed, Error> {
+fn passed(lead: &mut WindowLead, functions: &[u32]) -> Result<Passed, Error> {
     let asked = Request::LoopPasses { functions: functions.to_vec() };
-    let answers = lead.muster.ask(asked, |answer| match answer {
+    let answers = lead.membership.ask(asked, |answer| match answer {
         Answer::LoopPassed(passes) => Some(passes),
         _ => None,
     })?;
@@ -777,7 +744,7 @@ mod tests {
                     count.note(Passed { least, most: vec![*most], pass_s: vec![1.0] }, 2.0, 2.0);
                 }
                 let functions = [FunctionInfo { name: "loop 1+2 of a".to_owned(), ..FunctionInfo::default() }];
-                let said = none_taken(&functions, &count, 2.0).unwrap_or_default();
+                let said = none_taken(&functions, &count, 2.0).map(|why| why.to_string()).unwrap_or_default();
                 (count.counted(&BTreeSet::new())[0].passes.is_some(), said)
             };
             assert!(counted(&[(0, 300), (1310, 1611)]).0, "probes of one rank were in before those of the other");
@@ -792,9 +759,12 @@ mod tests {
     /// A program may call MPI at its end only.
     #[test]
     fn a_loop_that_has_no_calls_is_not_taken_and_that_is_said() {
-        let mut none = Candidates { why_not: Some("grow calls itself".to_owned()), ..Candidates::default() };
-        none.note_counted(Some(without_calls("loop 1 of search", Passes { passes: 40, with_mpi: 0 }, 2.0)));
-        let said = none.why_not.unwrap_or_default();
+        let mut none =
+            Candidates { why_not: Some(NoLoop::OfStacks("grow calls itself".to_owned())), ..Candidates::default() };
+        let counted = Passes { passes: 40, with_mpi: 0 };
+        let name = "loop 1 of search".to_owned();
+        none.note_counted(Some(NoLoop::WithoutCalls { name, counted, seconds: 2.0 }));
+        let said = none.why_not.map(|why| why.to_string()).unwrap_or_default();
         assert!(
             said.starts_with("loop 1 of search was passed 40 times in 2.0 s, none of them with a call of MPI"),
             "{said}"
@@ -898,15 +868,16 @@ mod tests {
 
     #[test]
     fn it_is_said_that_stacks_showed_no_loop() {
-        let after = |looked: bool, why_not: Option<&str>| {
+        let after = |looked: bool, why_not: Option<NoLoop>| {
             let pause_us_max = if looked { 50.0 } else { 0.0 };
-            let mut none = Candidates { pause_us_max, why_not: why_not.map(str::to_owned), ..Candidates::default() };
+            let mut none = Candidates { pause_us_max, why_not, ..Candidates::default() };
             none.note_none();
             none.why_not
         };
         assert_eq!(after(false, None), None, "nobody looked");
-        assert_eq!(after(true, None).as_deref(), Some(NONE_AROUND));
-        assert_eq!(after(true, Some("an interpreter")).as_deref(), Some("an interpreter"), "what is known stays");
+        assert_eq!(after(true, None), Some(NoLoop::NoneAround));
+        let known = NoLoop::OfStacks("an interpreter".to_owned());
+        assert_eq!(after(true, Some(known.clone())), Some(known), "what is known stays");
     }
 
     #[test]
@@ -918,8 +889,6 @@ mod tests {
         assert!(nest.doubts(1).ends_with("a pass may be 4 iterations"));
         nest.unknown_around = Some("c calls itself".to_owned());
         assert_eq!(nest.doubts(0), "; a loop around it may not be known: c calls itself");
-        assert!(unsure("x").ends_with("more or less than one of the program"));
-        assert_eq!(unsure("it may be longer"), "it may be longer");
     }
 
     #[test]

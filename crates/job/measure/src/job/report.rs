@@ -3,58 +3,63 @@
 //! Next: `trimtab-window` turns the samples into numbers for people.
 
 use super::doubts;
-use super::drive::{Lead, LeftLoop};
+use super::drive::{LeftLoop, WindowLead};
 use super::marker::Marker;
 use super::recording::Recorded;
+use super::reduced::{Reduced, is_reduced, reduce};
 use crate::error::Error;
-use crate::node::GROUP_NAMES;
-use crate::options::{Ended, Options};
+use crate::node::PROBE_GROUPS;
+use crate::options::Options;
 use crate::request::{Answer, Facts, MarkerSite, Request};
 use std::collections::BTreeMap;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::{self, CallFrame, FromFirstCall, LateBegin, MissedStart, NodeShare, Report};
+use trimtab_types::report::{
+    self, CallFrame, Ended, FromFirstCall, FunctionGroup, LateBegin, LoopPlace, MarkerSource, MissedStart, NodeShare,
+    Report,
+};
+use trimtab_window::reduce::assemble_reduced;
 use trimtab_window::{NamedPath, RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble, name_ranks};
 
 /// Reads what all ranks recorded; the nodes forget the window.
 pub(super) fn report(
-    lead: &mut Lead,
+    lead: &mut WindowLead,
     marker: &Marker,
     recorded: &Recorded,
     (verdict, waits): (Verdict, Waits),
 ) -> Result<Report, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
-    let Gathered { ranks, warnings: rank_warnings, nodes, site, named_paths } = read(lead, recorded)?;
-    let mut warnings = std::mem::take(&mut lead.muster.warnings);
-    warnings.extend(lead.muster.losses());
+    let (reduced, gathered) = gather(lead, marker, recorded)?;
+    let Gathered { ranks, warnings: rank_warnings, nodes, site, named_paths } = gathered;
+    let mut warnings = std::mem::take(&mut lead.membership.warnings);
+    warnings.extend(lead.membership.losses());
     warnings.extend(marker_warnings(marker, &verdict));
     warnings.extend(rank_warnings);
     warnings.extend(context_warning(lead, marker));
     warnings.extend(from_first_call(lead).iter().flat_map(missed_warnings));
     warnings.extend(left_warning(marker, recorded));
     let unix_time = lead.clock.unix_time(ticks_per_second);
-    let begun = ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
+    let begun = began_ticks(reduced.as_ref(), &ranks);
     let options = lead.options;
     let input = WindowInput {
-        job: job_facts(lead, options),
+        job: job_facts(lead),
         facts: WindowFacts {
-            batch: options.batch,
             trigger: options.trigger.clone(),
             event: options.event.as_deref().cloned(),
             marker: marker_name(marker, site.as_ref()),
             marker_path: marker_path(marker, site),
-            marker_source: marker_source(marker).to_string(),
+            marker_source: marker_source(marker),
             start: recorded.start,
             context: context(options),
-            left_alone: lead.muster.left_alone(),
-            ended_by: recorded.ended.word().to_string(),
+            left_alone: lead.membership.left_alone(),
+            ended_by: recorded.ended,
             common_iterations: recorded.in_common,
             groups: groups(&lead.facts),
             communication_named_only: !options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All)),
             loop_description: loop_description(marker, &lead.left),
-            main_loop: if let Marker::Call(call) = marker { call.main_loop.as_deref().cloned() } else { None },
+            main_loop: main_loop(marker),
             assumed: options.assumed,
-            started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
+            started_unix_s: begun.map(|begun| unix_time.at(begun)),
         },
         ticks_per_second,
         functions: lead.facts.functions.clone(),
@@ -67,17 +72,55 @@ pub(super) fn report(
         nodes,
         named_paths,
     };
-    let mut report = assemble(&input);
+    let (mut report, most_calls) = assembled(&input, reduced.as_ref());
     report.window.from_first_call = from_first_call(lead);
     report.window.begins_late = begins_late(&report, options);
     report.warnings.extend(report.window.begins_late.as_ref().map(late_warning));
     doubts::say_left(&mut report);
-    doubts::say_calls_apart(&mut report, &input.ranks, &input.functions);
+    doubts::say_calls_apart(&mut report, &most_calls, &input.functions);
     // Looks at stacks are pauses, too.
-    report.cost.pause_us_max = report.cost.pause_us_max.max(lead.candidates.pause_us_max);
-    report.cost.pause_us_total += lead.candidates.pause_us_total;
+    report.cost.add_pauses(lead.candidates.pause_us_max, lead.candidates.pause_us_total);
     report.window.valid &= !verdict.is_invalid();
     Ok(report)
+}
+
+/// The results of all nodes; of a large job their sums, and of recordings those of the ranks that stand out.
+fn gather(lead: &mut WindowLead, marker: &Marker, recorded: &Recorded) -> Result<(Option<Reduced>, Gathered), Error> {
+    if !is_reduced(lead) {
+        return Ok((None, read(lead, recorded)?));
+    }
+    let reduced = reduce(lead, recorded, main_loop(marker), recorded.start.is_some())?;
+    let gathered = Gathered::of(&reduced);
+    Ok((Some(reduced), gathered))
+}
+
+/// The report, and calls of functions by one path.
+fn assembled(input: &WindowInput, reduced: Option<&Reduced>) -> (Report, Vec<(usize, u64)>) {
+    match reduced {
+        Some(reduced) => (assemble_reduced(reduced.input(input)), reduced.sums.path_calls().collect()),
+        None => (assemble(input), path_calls(&input.ranks)),
+    }
+}
+
+/// When the first rank began to record.
+fn began_ticks(reduced: Option<&Reduced>, ranks: &[RankSample]) -> Option<u64> {
+    match reduced {
+        Some(reduced) => reduced.sums.began_ticks(),
+        None => ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min(),
+    }
+}
+
+/// The loop whose passes count iterations.
+fn main_loop(marker: &Marker) -> Option<LoopPlace> {
+    match marker {
+        Marker::Call(call) => call.main_loop.as_deref().cloned(),
+        Marker::Time { .. } => None,
+    }
+}
+
+/// Calls of each rank by each path.
+fn path_calls(ranks: &[RankSample]) -> Vec<(usize, u64)> {
+    ranks.iter().flat_map(|rank| &rank.paths).map(|path| (path.function, path.calls)).collect()
 }
 
 /// The recordings of all nodes.
@@ -93,16 +136,24 @@ struct Gathered {
     named_paths: Vec<NamedPath>,
 }
 
-fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
+impl Gathered {
+    /// Of the ranks that stand out; warnings and paths come with the sums.
+    fn of(reduced: &Reduced) -> Self {
+        let Reduced { shown, nodes, site, .. } = reduced;
+        Gathered { ranks: shown.clone(), nodes: nodes.clone(), site: site.clone(), ..Gathered::default() }
+    }
+}
+
+fn read(lead: &mut WindowLead, recorded: &Recorded) -> Result<Gathered, Error> {
     let by_iterations = recorded.start.is_some();
     let request = Request::Read { ended: recorded.ended, is_whole: recorded.is_whole, by_iterations };
-    let read = lead.muster.ask(request, |answer| match answer {
+    let read = lead.membership.ask(request, |answer| match answer {
         Answer::Read(recording) => Some(recording),
         _ => None,
     })?;
     let mut all = Gathered::default();
     for (node, mut recording) in read {
-        let relation = lead.muster.relation(node);
+        let relation = lead.membership.relation(node);
         recording.ranks.iter_mut().for_each(|sample| sample.onto_lead(&relation));
         all.ranks.append(&mut recording.ranks);
         let new = recording.warnings.drain(..).filter(|warning| !all.warnings.contains(warning)).collect::<Vec<_>>();
@@ -119,9 +170,9 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
 }
 
 /// Ranks that were held behind `MPI_Init` until they recorded, and why others were not.
-fn from_first_call(lead: &Lead) -> Option<FromFirstCall> {
-    let all = lead.muster.from_first_call.clone()?;
-    let left_alone = lead.muster.left_alone();
+fn from_first_call(lead: &WindowLead) -> Option<FromFirstCall> {
+    let all = lead.membership.from_first_call.clone()?;
+    let left_alone = lead.membership.left_alone();
     let missed: Vec<MissedStart> = all.missed.into_iter().filter(|one| !left_alone.contains(&one.rank)).collect();
     Some(FromFirstCall { missed, ..all })
 }
@@ -151,8 +202,9 @@ fn begins_late(report: &Report, options: &Options) -> Option<LateBegin> {
         }
         None => (report.ranks.iter().map(|rank| rank.rank).collect(), NOT_HELD.to_owned()),
     };
-    let (program, window) = (report.job.started_unix_s, report.window.started_unix_s);
-    let after_init_s_at_most = (program > 0.0 && window > program).then_some(window - program);
+    let both = report.job.started_unix_s.zip(report.window.started_unix_s);
+    let after_init_s_at_most =
+        both.filter(|(program, window)| window > program).map(|(program, window)| window - program);
     Some(LateBegin { ranks, after_init_s_at_most, reason })
 }
 
@@ -178,8 +230,8 @@ fn context(options: &Options) -> Option<String> {
 }
 
 /// A warning about facts that can't be told of some ranks alone.
-fn context_warning(lead: &Lead, marker: &Marker) -> Option<String> {
-    let is_part = !lead.muster.left_alone().is_empty();
+fn context_warning(lead: &WindowLead, marker: &Marker) -> Option<String> {
+    let is_part = !lead.membership.left_alone().is_empty();
     (is_part && matches!(marker, Marker::Call(_))).then(|| {
         let advice = if context(lead.options).is_some() { ": leave out --ranks for that" } else { "" };
         format!("who waits at collectives is told only where all ranks are measured{advice}")
@@ -198,9 +250,9 @@ fn marker_path(marker: &Marker, site: Option<MarkerSite>) -> Vec<CallFrame> {
     site.filter(|_| is_call).map(|site| site.path).unwrap_or_default()
 }
 
-fn marker_source(marker: &Marker) -> &'static str {
+fn marker_source(marker: &Marker) -> MarkerSource {
     match marker {
-        Marker::Time { .. } => "time",
+        Marker::Time { .. } => MarkerSource::Time,
         Marker::Call(call) => call.source,
     }
 }
@@ -239,9 +291,9 @@ fn left_before(left: &[LeftLoop], name: &str) -> String {
     }
 }
 
-fn groups(facts: &Facts) -> Vec<String> {
-    let has = |group: &&&str| facts.functions.iter().any(|function| function.group == **group);
-    GROUP_NAMES.iter().filter(has).map(|group| group.to_string()).collect()
+fn groups(facts: &Facts) -> Vec<FunctionGroup> {
+    let has = |group: &FunctionGroup| facts.functions.iter().any(|function| function.group == *group);
+    PROBE_GROUPS.into_iter().filter(has).collect()
 }
 
 fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
@@ -269,15 +321,15 @@ fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
     warnings
 }
 
-fn job_facts(lead: &Lead, options: &Options) -> report::Job {
+fn job_facts(lead: &WindowLead) -> report::Job {
     let facts = &lead.facts;
     report::Job {
-        id: options.job_id.clone(),
+        id: String::new(),
         program: facts.program.clone(),
         arguments: facts.arguments.clone(),
-        ranks: facts.size.unwrap_or_else(|| lead.muster.rank_count()),
+        ranks: facts.size.unwrap_or_else(|| lead.membership.rank_count()),
         mpi: facts.mpi.clone(),
-        hosts: lead.muster.hosts(),
+        hosts: lead.membership.hosts(),
         builds: facts.builds.clone(),
         started_unix_s: facts.started_unix_s,
     }

@@ -69,6 +69,7 @@ impl Window<'_> {
             self.watch_counters();
         }
         self.phases = vec![0; self.team.members.len()];
+        self.note_owners();
         let ranks = self.team.members.iter().zip(&self.wanted).zip(&self.counted_passes);
         let told = ranks.map(|((member, wanted), counted)| {
             let first = counted.passes.first().map_or(0, |pass| pass.0);

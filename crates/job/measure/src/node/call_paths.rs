@@ -8,14 +8,18 @@
 //! A path that was met before its addresses had rules is too short. If one only is known by now that begins so, it was
 //! that one; else it is told apart from none, and what came before it is better forgotten.
 //!
+//! A path that ends in CPython goes on by a line of the program in Python, where that can be read.
+//!
 //! Next: `owners` for whose a function is, `observe` for the calls themselves, `places` for what people read.
 
-use super::owners::{Owner, Owners};
+use super::owners::{Owner, Owners, is_interpreter};
+use super::python::{Interpreter, PythonPlace};
 use super::team::Member;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{MappingTable, Memory, monotonic_ns, ticks};
 use trimtab_session::{ImageCache, Modules};
-use trimtab_stub::layout::{PATH_ADDRESSES_MAX, checksum, step};
+use trimtab_stub::layout::{PATH_ADDRESSES_MAX, PATH_BIT, checksum, python, step};
 use trimtab_stub::view::View;
 use trimtab_symbols::{CallerRules, FrameKind, KEPT_REGISTERS, Kept, caller_rules};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -27,6 +31,8 @@ const FRAME_POINTER: u16 = 6;
 const RETURN_ADDRESS: i64 = -8;
 /// A process's map is read again for an unknown address at most this often.
 const MAP_AGE_NS: u64 = 50_000_000;
+/// Lines of Python are read for new paths at most this often.
+const PYTHON_AGE_NS: u64 = 20_000_000;
 /// Bytes of code before a return address that tell whether it is still the same.
 const CODE_BYTES: u64 = 8;
 
@@ -35,6 +41,8 @@ const CODE_BYTES: u64 = 8;
 pub(super) enum Verdict {
     /// It is the program's own.
     Own,
+    /// It is the interpreter's that runs the program, whose lines are known.
+    Python,
     /// Its caller is found by this rule, packed as [`step::pack`] does.
     Up(u64),
     /// It is not the program's own, and who called it is not known: why, and of which function.
@@ -48,7 +56,11 @@ pub(super) enum Verdict {
 
 impl Verdict {
     fn step(&self) -> u64 {
-        if let Verdict::Up(step) = self { *step } else { step::END }
+        match self {
+            Verdict::Up(step) => *step,
+            Verdict::Python => step::PYTHON,
+            Verdict::Own | Verdict::Lost { .. } => step::END,
+        }
     }
 }
 
@@ -133,7 +145,7 @@ struct Told {
 
 /// A call's site on all ranks, and whether it may be a part of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PathSite {
     /// A hash of files and offsets.
     pub id: u64,
     /// The path ends where it goes on by now.
@@ -146,10 +158,27 @@ pub(super) struct CallPaths {
     modules: Modules,
     maps_read_ns: u64,
     told: HashMap<u64, Told>,
-    /// Return addresses of each site, and its hash, once they are known for good.
-    known: HashMap<u64, (Vec<u64>, u64)>,
+    /// Each site, once it is known for good.
+    known: HashMap<u64, KnownPath>,
+    /// The interpreter that runs the program, or why its lines are not known; `None`: none was met.
+    interpreter: Option<Result<Interpreter, String>>,
+    /// When lines of Python were last read for paths that nobody has asked for yet.
+    python_read_ns: u64,
     begun_ticks: u64,
     is_full: bool,
+}
+
+/// The path that a site stands for.
+#[derive(Clone, Debug, Default)]
+struct KnownPath {
+    /// As the routine wrote it down.
+    words: Vec<u64>,
+    /// How many of the words are return addresses; the others are Python's.
+    addresses: usize,
+    /// The line of Python that they stand for.
+    python: Option<PythonPlace>,
+    /// Its hash, the same on all ranks.
+    id: u64,
 }
 
 impl CallPaths {
@@ -159,6 +188,8 @@ impl CallPaths {
             maps_read_ns: monotonic_ns(),
             told: HashMap::new(),
             known: HashMap::new(),
+            interpreter: None,
+            python_read_ns: 0,
             begun_ticks: ticks(),
             is_full: false,
         }
@@ -175,7 +206,27 @@ impl CallPaths {
         for address in member.inserted.view().unknown_addresses() {
             leads_on |= self.tell(member, address, rules, cache);
         }
+        self.read_python(member, rules, cache);
         leads_on
+    }
+
+    /// Reads the lines of Python of paths that calls were recorded of, while the process is there to be asked.
+    fn read_python(&mut self, member: &Member, rules: &mut Rules, cache: &ImageCache) {
+        let is_due = monotonic_ns().saturating_sub(self.python_read_ns) > PYTHON_AGE_NS;
+        if !is_due || !matches!(self.interpreter, Some(Ok(_))) {
+            return;
+        }
+        self.python_read_ns = monotonic_ns();
+        let view = member.inserted.view();
+        for slot in view.slots() {
+            for site in slot.path_sums().map(|sum| sum.site.load(Relaxed)).filter(|site| site & PATH_BIT != 0) {
+                let words = if self.known.contains_key(&site) { None } else { view.path(site) };
+                if let Some(words) = words {
+                    let known = self.known_path(member, words, rules, cache);
+                    self.known.insert(site, known);
+                }
+            }
+        }
     }
 
     /// The same for an address that a call was seen to come from.
@@ -184,7 +235,10 @@ impl CallPaths {
             return false;
         }
         self.renew_maps(member, address);
-        let verdict = rules.verdict(&mut self.modules, address, cache);
+        let verdict = match rules.verdict(&mut self.modules, address, cache) {
+            Verdict::Own if self.is_of_known_interpreter(member, address) => Verdict::Python,
+            verdict => verdict,
+        };
         let step = verdict.step();
         let code = if step == step::END { Some(0) } else { self.code_before(member, address) };
         let view = member.inserted.view();
@@ -193,6 +247,30 @@ impl CallPaths {
         self.is_full |= code.is_some() && !is_told;
         self.told.insert(address, Told { verdict, since_ticks: ticks() });
         step != step::END
+    }
+
+    /// True if an address is an interpreter's whose lines are known.
+    fn is_of_known_interpreter(&mut self, member: &Member, address: u64) -> bool {
+        let path = self.modules.maps.at(address).map_or("", |mapping| mapping.path.as_str());
+        if !is_interpreter(path.rsplit('/').next().unwrap_or_default()) {
+            return false;
+        }
+        if self.interpreter.is_none() {
+            let view = member.inserted.view();
+            let pointers: Vec<u64> = view.slots().map(|slot| slot.slot.key.load(Relaxed)).collect();
+            let found = Interpreter::of(&self.modules, member.process.pid, &pointers);
+            if let Ok(interpreter) = &found {
+                view.header().python_word.store(interpreter.word, Relaxed);
+                view.header().python_key.store(interpreter.key, Release);
+            }
+            self.interpreter = Some(found);
+        }
+        self.interpreter.as_ref().is_some_and(Result::is_ok)
+    }
+
+    /// Why lines of Python are not known; `None`: nothing is against it.
+    pub(super) fn why_no_python(&self) -> Option<&str> {
+        self.interpreter.as_ref()?.as_ref().err().map(String::as_str)
     }
 
     /// A library may have come since.
@@ -220,51 +298,65 @@ impl CallPaths {
         (site, enter_ticks): (u64, u64),
         rules: &mut Rules,
         cache: &ImageCache,
-    ) -> Place {
-        let known = self.known.get(&site).map(|(addresses, id)| (addresses.len(), addresses.last().copied(), *id));
-        let (length, last, id) = match known {
+    ) -> PathSite {
+        let path = match self.known.get(&site) {
             Some(known) => known,
             None => {
-                let Some(addresses) = member.inserted.view().path(site) else {
-                    return Place { id: site, is_cut: true };
+                let Some(words) = member.inserted.view().path(site) else {
+                    return PathSite { id: site, is_cut: true };
                 };
-                let last = addresses.last().copied();
-                last.iter().for_each(|last| {
-                    self.tell(member, *last, rules, cache);
-                });
-                let id = self.id(&addresses);
-                let length = addresses.len();
-                self.known.insert(site, (addresses, id));
-                (length, last, id)
+                let known = self.known_path(member, words, rules, cache);
+                self.known.entry(site).or_insert(known)
             }
         };
-        let goes_on = last
-            .and_then(|last| self.told.get(&last))
-            .is_some_and(|told| matches!(told.verdict, Verdict::Up(_)) && enter_ticks < told.since_ticks);
-        Place { id, is_cut: goes_on && (length as u64) < PATH_ADDRESSES_MAX }
+        let has_python = path.addresses < path.words.len();
+        let last = path.addresses.checked_sub(1).and_then(|last| path.words.get(last));
+        let goes_on = !has_python
+            && last.and_then(|last| self.told.get(last)).is_some_and(|told| {
+                matches!(told.verdict, Verdict::Up(_) | Verdict::Python) && enter_ticks < told.since_ticks
+            });
+        PathSite { id: path.id, is_cut: goes_on && (path.words.len() as u64) < PATH_ADDRESSES_MAX }
     }
 
-    fn id(&self, addresses: &[u64]) -> u64 {
+    /// Gives the last address of a path a rule, and reads the line of Python that it ends with.
+    fn known_path(&mut self, member: &Member, words: Vec<u64>, rules: &mut Rules, cache: &ImageCache) -> KnownPath {
+        let end = words.len().checked_sub(python::WORDS as usize).filter(|end| *end > 0);
+        let is_python =
+            |end: &usize| self.told.get(&words[end - 1]).is_some_and(|told| told.verdict == Verdict::Python);
+        let addresses = end.filter(is_python).unwrap_or(words.len());
+        if let Some(last) = words[..addresses].last() {
+            self.tell(member, *last, rules, cache);
+        }
+        let interpreter = self.interpreter.as_ref().and_then(|found| found.as_ref().ok());
+        let place = match words[addresses..] {
+            [code, instruction] => interpreter.and_then(|found| found.place(member.process.pid, code, instruction)),
+            _ => None,
+        };
+        let id = self.id(&words[..addresses], place.as_ref());
+        KnownPath { words, addresses, python: place, id }
+    }
+
+    fn id(&self, addresses: &[u64], python: Option<&PythonPlace>) -> u64 {
         let maps = &self.modules.maps;
+        let hash = |name: &str, offset: u64| checksum(name.as_bytes()) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let of_address = |address: u64| match maps.at(address) {
             Some(mapping) => {
                 let name = mapping.path.rsplit('/').next().unwrap_or_default();
-                let offset = address - mapping.start + mapping.offset;
-                checksum(name.as_bytes()) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                hash(name, address - mapping.start + mapping.offset)
             }
             None => address,
         };
-        addresses
-            .iter()
-            .fold(0, |id: u64, address| id.rotate_left(17).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ of_address(*address))
+        let of_python = python.map(|place| hash(&format!("{} {}", place.file, place.function), place.offset));
+        let parts = addresses.iter().map(|address| of_address(*address)).chain(of_python);
+        parts.fold(0, |id: u64, part| id.rotate_left(17).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ part)
     }
 
     /// The site of the only path that is known to begin as that of a site that was cut.
     pub(super) fn only_longer(&self, view: View<'_>, site: u64, whole: &BTreeSet<u64>) -> Option<u64> {
-        let begins = self.known.get(&site).map(|(addresses, _)| addresses.clone()).or_else(|| view.path(site))?;
+        let begins = self.known.get(&site).map(|known| known.words.clone()).or_else(|| view.path(site))?;
         let is_longer = |longer: &&u64| {
-            let addresses = self.known.get(longer).map(|(addresses, _)| addresses.as_slice()).unwrap_or_default();
-            addresses.len() > begins.len() && addresses.starts_with(&begins)
+            let words = self.known.get(longer).map(|known| known.words.as_slice()).unwrap_or_default();
+            words.len() > begins.len() && words.starts_with(&begins)
         };
         let mut longer = whole.iter().filter(is_longer);
         let first = longer.next().copied();
@@ -273,13 +365,26 @@ impl CallPaths {
 
     /// The return addresses of a site, innermost first, each with whether it is the program's own.
     pub(super) fn addresses(&self, site: u64) -> Vec<(u64, bool)> {
-        let addresses = self.known.get(&site).map(|(addresses, _)| addresses.clone()).unwrap_or_else(|| vec![site]);
-        let is_own = |address: &u64| self.told.get(address).is_none_or(|told| told.verdict == Verdict::Own);
-        addresses.iter().map(|address| (*address, is_own(address))).collect()
+        let Some(known) = self.known.get(&site) else { return vec![(site, self.is_own(site))] };
+        let has_line = known.python.is_some();
+        let is_own = |address: &u64| !has_line && self.is_own(*address);
+        known.words[..known.addresses].iter().map(|address| (*address, is_own(address))).collect()
+    }
+
+    fn is_own(&self, address: u64) -> bool {
+        self.told.get(&address).is_none_or(|told| matches!(told.verdict, Verdict::Own | Verdict::Python))
+    }
+
+    /// The line of Python that a site ends with; `None`: it does not, or that is not known.
+    pub(super) fn python_place(&self, site: u64) -> Option<&PythonPlace> {
+        self.known.get(&site)?.python.as_ref()
     }
 
     /// A short name for the program's place that a site stands for: `solve+0x1f3`.
     pub(super) fn describe(&self, site: u64, cache: &ImageCache) -> String {
+        if let Some(place) = self.python_place(site) {
+            return format!("{}+{:#x}", place.function, place.offset);
+        }
         let addresses = self.addresses(site);
         let own = addresses.iter().find(|(_, is_own)| *is_own).or(addresses.last());
         self.modules.describe(own.map_or(site, |(address, _)| *address), cache)
@@ -294,7 +399,7 @@ impl CallPaths {
     pub(super) fn lost(&self) -> BTreeSet<(String, &'static str)> {
         let lost = |told: &Told| match &told.verdict {
             Verdict::Lost { function, why } => Some((function.clone(), *why)),
-            Verdict::Own | Verdict::Up(_) => None,
+            Verdict::Own | Verdict::Python | Verdict::Up(_) => None,
         };
         self.told.values().filter_map(lost).collect()
     }

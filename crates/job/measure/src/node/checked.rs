@@ -2,6 +2,7 @@
 //!
 //! Next: `job::checked`, which compares all ranks.
 
+use super::kept::relation_of;
 use super::observe::Stream;
 use super::team::Member;
 use super::{Wanted, Window, header};
@@ -9,7 +10,11 @@ use crate::excerpt::Excerpt;
 use crate::request::RankCheck;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
-use trimtab_window::MarkTimes;
+use trimtab_window::reduce::Marks;
+use trimtab_window::{MarkTimes, Relation};
+
+/// Latest iterations of each rank that are compared with those of others.
+const MARKS_MAX: usize = 96;
 
 impl Window<'_> {
     pub(super) fn check_marks(&mut self, marks_max: usize) -> Vec<RankCheck> {
@@ -21,6 +26,19 @@ impl Window<'_> {
                 ..mark_times(member, stream, wanted, *offset, marks_max)
             })
             .collect()
+    }
+
+    /// The marks of all ranks as one value, their times on the lead's clock.
+    pub(super) fn marks(&mut self, clocks: &[(u32, Relation)]) -> Marks {
+        let relation = relation_of(clocks, self.node);
+        let mut all = Marks::default();
+        for mut rank in self.check_marks(MARKS_MAX) {
+            rank.marks.onto_lead(&relation);
+            let one = Marks::of(&rank.marks, &rank.iterations, rank.is_miscounted);
+            // A rank that is here twice counts once.
+            let _twice = all.merge(one);
+        }
+        all
     }
 
     /// True if an iteration recorded on this rank began at another pass than the one that was counted: then the call

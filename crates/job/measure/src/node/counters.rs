@@ -253,12 +253,13 @@ impl RankCounters {
         if marks < PACE_MARKS_MIN || self.watches.is_empty() || self.notes_missing.is_some() {
             return;
         }
-        let share = marks as f64 * reading_ns() * 1e-9 / seconds.max(1e-9);
+        let Some(reading_ns) = reading_ns() else { return };
+        let share = marks as f64 * reading_ns * 1e-9 / seconds.max(1e-9);
         if share > share_max {
             self.watches.iter().for_each(|(_, watch)| watch.end());
             self.notes_missing = Some(format!(
                 "iterations are so short that a reading in each ({:.1} us) would take {:.0}% of the time",
-                reading_ns() / 1e3,
+                reading_ns / 1e3,
                 share * 100.0
             ));
         }
@@ -330,10 +331,10 @@ fn open_threads(event: &CountedEvent, tids: &[i32]) -> io::Result<Vec<Counter>> 
     tids.iter().map(|tid| Counter::open(event, *tid)).collect()
 }
 
-/// The cost of one note on this machine, nanoseconds.
-fn reading_ns() -> f64 {
-    static COST: OnceLock<f64> = OnceLock::new();
-    *COST.get_or_init(|| note_cost_ns().unwrap_or(0.0))
+/// The cost of one note on this machine, nanoseconds; `None`: it can't be measured.
+fn reading_ns() -> Option<f64> {
+    static COST: OnceLock<Option<f64>> = OnceLock::new();
+    *COST.get_or_init(note_cost_ns)
 }
 
 fn unknown(name: &str) -> String {

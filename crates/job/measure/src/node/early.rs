@@ -6,9 +6,11 @@
 //!
 //! Next: `job::recording`, which goes on with it or forgets it.
 
+use super::so_far::comm_so_far;
 use super::team::{Member, Team};
 use super::usage;
 use crate::request;
+use crate::so_far::CommSoFar;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 use trimtab_os::{monotonic_ns, ticks};
@@ -66,6 +68,7 @@ impl Early {
             // Whoever has come to the end of its recording may end as well.
             is_alive: team.members.iter().all(|member| has_ended(member) || member.inserted.is_alive()),
             is_over: self.is_over(team),
+            comm: if self.begun_ns.is_some() { comm_so_far(team) } else { CommSoFar::default() },
         }
     }
 

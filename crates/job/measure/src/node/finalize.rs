@@ -20,7 +20,7 @@ pub(super) fn end_there(team: &mut Team) {
         let is_its = |probe: &trimtab_stub::layout::Probe| {
             Some(probe.function as usize) == function && probe.role == role::FUNCTION
         };
-        let Some(probe) = member.prepared.probes.iter().position(is_its) else {
+        let Some(probe) = member.prepared.probes().position(is_its) else {
             without.push(member.process.rank);
             continue;
         };

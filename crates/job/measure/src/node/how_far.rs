@@ -38,10 +38,10 @@ pub(super) fn ends_on(member: &Member, function: u32, offset: i64) -> Result<Loo
 }
 
 fn progress(member: &Member, function: u32) -> Result<LoopProgress, String> {
-    let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
+    let probe = member.prepared.probes().position(|probe| probe.function == function);
     let watch = probe.and_then(|probe| member.prepared.watches.get(&(probe as u32)));
-    let watch = watch.ok_or("it is not counted on every rank")?.as_ref().map_err(Clone::clone)?;
-    watch.progress(header(member)).map_err(str::to_owned)
+    let watch = watch.ok_or("it is not counted on every rank")?.as_ref().map_err(ToString::to_string)?;
+    watch.progress(header(member)).map_err(|reason| reason.to_string())
 }
 
 fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {

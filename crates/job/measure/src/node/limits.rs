@@ -94,10 +94,10 @@ pub(super) fn staying(prepared: &Prepared, functions: usize) -> Vec<bool> {
     let mut stays = vec![false; functions];
     let frees = flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST;
     let goes_on_in_another = |probe: &Probe| {
-        let next = (probe.next_plus_one as usize).checked_sub(1).and_then(|next| prepared.probes.get(next));
+        let next = (probe.next_plus_one as usize).checked_sub(1).and_then(|next| prepared.probe(next as u32));
         next.is_some_and(|next| next.function != NOBODY && next.function != probe.function)
     };
-    for probe in &prepared.probes {
+    for probe in prepared.probes() {
         if let Some(stays) = stays.get_mut(probe.function as usize) {
             *stays |= probe.flags & frees != 0 || probe.role == role::LOOP || goes_on_in_another(probe);
         }
@@ -378,7 +378,7 @@ fn out_by_itself(member: &Member, function: u32, reason: String) -> Out {
 /// The function whose calls count iterations.
 fn counting(member: &Member) -> Option<u32> {
     let number = member.inserted.view().header().marker_probe.load(Relaxed);
-    member.prepared.probes.get(number as usize).map(|probe| probe.function)
+    member.prepared.probe(number).map(|probe| probe.function)
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ impl Window<'_> {
 /// Has a rank count this function, if it has it; the moment from which on it does for sure.
 fn mark_with(member: &Member, function: u32) -> u64 {
     let header = header(member);
-    let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
+    let probe = member.prepared.probes().position(|probe| probe.function == function);
     let probe = probe.map_or(u32::MAX, |probe| probe as u32);
     if header.marker_probe.load(SeqCst) == probe {
         how_far::begin(member, probe);

@@ -71,7 +71,8 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
         return Err(Error::NoLoop { function: name.function.clone(), what });
     }
     let flow = modules.control_flow(modules.code_of(module, function));
-    let flow = flow.map_err(|reason| Error::Refused { name: format!("a loop of {shown}"), reason })?;
+    let flow =
+        flow.map_err(|reason| Error::Refused { name: format!("a loop of {shown}"), reason: reason.to_string() })?;
     let files = DebugFiles::of(modules);
     let sections = DebugSections::of(&files);
     let lines = Lines::of(&sections);

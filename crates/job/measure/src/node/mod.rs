@@ -15,6 +15,7 @@ mod early;
 mod finalize;
 mod how_far;
 mod interest;
+mod kept;
 mod left;
 mod library;
 mod limits;
@@ -27,10 +28,12 @@ mod observe;
 mod owners;
 mod passes;
 mod places;
+mod python;
 mod readout;
 mod recorder;
 mod regions;
 mod selection;
+mod so_far;
 mod starting;
 mod sums;
 mod team;
@@ -41,6 +44,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::first_call::{FirstCall, Held};
 use crate::options::Options;
+use crate::part::Part;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, Sampled, Went, WindowId};
 use by_counter::CountedPasses;
 use call_paths::{CallPaths, Rules};
@@ -48,6 +52,7 @@ use counters::Counters;
 pub use counters::what_counts;
 use early::Early;
 use interest::Interest;
+use kept::Kept;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
 use limits::MpiCalls;
 pub use nest::{NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, counted_numbers, script_name};
@@ -55,7 +60,7 @@ use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
 use readout::Ending;
 pub use readout::host_name;
-pub(crate) use selection::GROUP_NAMES;
+pub(crate) use selection::PROBE_GROUPS;
 pub use selection::{Functions, Listed, called_mpi, list_functions};
 pub use starting::wait_for_start;
 use std::collections::BTreeMap;
@@ -78,7 +83,7 @@ pub(crate) const LOOK_STALE_RECORDING: Duration = Duration::from_secs(2);
 
 /// The ranks of a job on this machine.
 #[derive(Debug)]
-pub struct Node<'c> {
+pub struct WindowNode<'c> {
     id: u32,
     job: Job,
     cache: &'c ImageCache,
@@ -122,6 +127,8 @@ struct Window<'c> {
     /// The marker of each rank, and the pass that marks an iteration.
     wanted: Vec<Wanted>,
     phases: Vec<u64>,
+    /// Which thread's passes counted when that was told last.
+    counting: Vec<u64>,
     /// The same by the counters, where calls do not tell it.
     counted_passes: Vec<CountedPasses>,
     /// The job's iteration minus the rank's count.
@@ -133,6 +140,8 @@ struct Window<'c> {
     /// The others on this machine.
     beside: Beside,
     counters: Counters,
+    /// The recordings, where they are summed here.
+    kept: Option<Box<Kept>>,
 }
 
 /// The marker that counts iterations on one rank.
@@ -147,10 +156,10 @@ struct Wanted {
     is_common: bool,
 }
 
-impl<'c> Node<'c> {
+impl<'c> WindowNode<'c> {
     /// A node that measures the ranks of `job` on this machine. Nothing is touched yet.
     pub fn new(id: u32, job: Job, cache: &'c ImageCache) -> Self {
-        Node {
+        WindowNode {
             id,
             job,
             cache,
@@ -169,32 +178,32 @@ impl<'c> Node<'c> {
     /// The same for ranks that wait behind `MPI_Init`: they go on once they record.
     #[must_use]
     pub fn with_held(self, held: Held) -> Self {
-        Node { held: Some(held), ..self }
+        WindowNode { held: Some(held), ..self }
     }
 
     /// The same for ranks some of which are held behind `MPI_Init` already, or are looked at for that.
     #[must_use]
     pub fn with_first_call(self, first_call: Option<FirstCall>) -> Self {
-        Node { first_call, ..self }
+        WindowNode { first_call, ..self }
     }
 
     /// The same for ranks that may just have been started: it waits so long until they can be patched.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
-        Node { patience, ..self }
+        WindowNode { patience, ..self }
     }
 
     /// The same for somebody who may give up the window before its probes are in.
     #[must_use]
     pub fn until_given_up(self, is_given_up: &'c dyn Fn() -> bool) -> Self {
-        Node { interest: Interest { is_lost: is_given_up, is_waiting: false }, ..self }
+        WindowNode { interest: Interest { is_lost: is_given_up, is_waiting: false }, ..self }
     }
 
     /// The same for tests on machines whose processors count nothing: another event is counted under the name of the first.
     #[must_use]
     pub fn with_stand_ins(self, stand_ins: &[(&str, &str)]) -> Self {
         let owned = |(name, event): &(&str, &str)| ((*name).to_owned(), (*event).to_owned());
-        Node { stand_ins: stand_ins.iter().map(owned).collect(), ..self }
+        WindowNode { stand_ins: stand_ins.iter().map(owned).collect(), ..self }
     }
 
     /// Its number in the crew.
@@ -219,7 +228,7 @@ impl<'c> Node<'c> {
         open.map(|mut window| window.team.remove()).is_some()
     }
 
-    /// As [`Node::abandon`], and lets ranks go that wait for the window.
+    /// As [`WindowNode::abandon`], and lets ranks go that wait for the window.
     pub fn give_up(&mut self) -> bool {
         let waits = self.first_call.is_some() || self.held.as_ref().is_some_and(Held::is_any);
         (self.first_call, self.held) = (None, None);
@@ -261,6 +270,16 @@ impl<'c> Node<'c> {
                 let recording = window.recording(ending, &self.clock);
                 self.open = None;
                 Ok(Answer::Read(Box::new(recording)))
+            }
+            Request::SeeCommon { ended, is_whole, window: of, clocks } => {
+                let ending = Ending { ended: *ended, is_whole: *is_whole, by_iterations: of.by_iterations };
+                Ok(window.see_common(ending, of, clocks, &self.clock))
+            }
+            Request::Sum { .. } | Request::SetBeside { .. } => Ok(window.ask_kept(&command.request)),
+            Request::ReadRanks { .. } => {
+                let answer = window.ask_kept(&command.request);
+                self.open = None;
+                Ok(answer)
             }
             Request::Abandon => {
                 self.abandon();
@@ -401,6 +420,7 @@ impl<'c> Window<'c> {
             found: Vec::new(),
             wanted: Vec::new(),
             phases: Vec::new(),
+            counting: Vec::new(),
             counted_passes: Vec::new(),
             offsets: vec![0; ranks],
             marks: vec![Vec::new(); ranks],
@@ -408,6 +428,7 @@ impl<'c> Window<'c> {
             alive_ns: monotonic_ns(),
             beside,
             counters: Counters::default(),
+            kept: None,
             team,
         }
     }
@@ -440,6 +461,7 @@ impl<'c> Window<'c> {
                 self.look_at_counters();
                 self.early.begin(&self.team);
                 self.look_at_counters();
+                self.learn_paths();
                 Answer::Early(self.early.seen(&self.team))
             }
             Request::SeeEarly => {
@@ -447,6 +469,7 @@ impl<'c> Window<'c> {
                 self.team.keep_within_limits(self.clock.ticks_per_second(), self.team.limits.calls());
                 self.beside.note();
                 self.look_at_counters();
+                self.learn_paths();
                 Answer::Early(self.early.seen(&self.team))
             }
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
@@ -461,6 +484,7 @@ impl<'c> Window<'c> {
             }
             Request::HowFar { function } => Answer::HowFar(self.how_far(*function)),
             Request::Check { marks_max } => Answer::Checked(self.check_marks(*marks_max as usize)),
+            Request::SeeMarks { clocks } => Answer::Part(Part::Marks(self.marks(clocks))),
             Request::Remove => self.remove(),
             // Those that the node answers by itself.
             Request::Sample(_)
@@ -472,6 +496,10 @@ impl<'c> Window<'c> {
             | Request::Describe { .. }
             | Request::Time
             | Request::Read { .. }
+            | Request::SeeCommon { .. }
+            | Request::Sum { .. }
+            | Request::SetBeside { .. }
+            | Request::ReadRanks { .. }
             | Request::Abandon => Answer::Done,
         })
     }

@@ -132,7 +132,7 @@ impl NestSampler {
                 let calls = frames.iter().map(call).collect();
                 self.stacks.push(SeenStack { rank, calls });
             }
-            Err(reason) => *self.cost.unknown.entry(reason).or_default() += 1,
+            Err(reason) => *self.cost.unknown.entry(reason.to_string()).or_default() += 1,
         }
     }
 
@@ -282,7 +282,7 @@ impl Binary for Functions<'_> {
         let (modules, number) = self.sampler.modules_of(function);
         let bias = modules.modules[number].bias;
         let in_file = |address: u64| bias.to_file(trimtab_types::ProcAddr(address));
-        modules.look_inside(bias.to_proc(function.start), |inside| {
+        let found = modules.look_inside(bias.to_proc(function.start), |inside| {
             let range = |block: &usize| &inside.flow.blocks[*block].range;
             let found = inside.flow.loops.iter().map(|one| FunctionLoop {
                 number: one.number.clone(),
@@ -291,7 +291,8 @@ impl Binary for Functions<'_> {
                 blocks: one.blocks.iter().map(|block| in_file(range(block).start)..in_file(range(block).end)).collect(),
             });
             found.collect()
-        })
+        });
+        found.map_err(|obstacle| obstacle.to_string())
     }
 
     fn are_alternatives(&self, function: FunctionId, one: &[u32], other: &[u32]) -> bool {
@@ -491,6 +492,7 @@ fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, number: &[u32], 
         (why_not, each_of(number).map(|number| copies(modules, inside, number)).max().unwrap_or(1))
     };
     let (why_not, copies) = modules.look_inside(function, looked).unwrap_or_else(|why| (Some(why), 1));
+    let why_not = why_not.map(|obstacle| obstacle.to_string());
     let witness = why_not.as_ref().and_then(|_| witness(sampler, nest, one));
     SampledLoop { why_not, witness, copies, ..known }
 }

@@ -5,7 +5,7 @@
 //!
 //! Next: `call_paths` for what a site is, `looks` for how loops are found in these.
 
-use super::call_paths::{CallPaths, Place, Rules};
+use super::call_paths::{CallPaths, PathSite, Rules};
 use super::selection::Selection;
 use super::team::Member;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,7 +14,7 @@ use std::sync::atomic::fence;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::ticks;
 use trimtab_session::ImageCache;
-use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind};
+use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind, owner};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE, direction};
 
@@ -147,7 +147,7 @@ pub(crate) fn stream(
     let view = member.inserted.view();
     let comms = comm_ids(view, &slot);
     for (record, base) in records.iter().zip(places) {
-        let Some(probe) = member.prepared.probes.get(record.probe as usize) else { continue };
+        let Some(probe) = member.prepared.probe(record.probe as u32) else { continue };
         let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
         let world = |named: i32| peer(view, &slot, record.comm, named, facts);
         let peer = world(record.peer);
@@ -181,7 +181,7 @@ pub(crate) fn stream(
 /// yet, is given as the only one that it can have been; where there are several, what came up to then is left out.
 fn placed(member: &Member, records: &[RawCall], sites: &mut Sites<'_>) -> (Vec<RawCall>, Vec<u64>) {
     sites.paths.learn(member, sites.rules, sites.cache);
-    let mut placed: Vec<(RawCall, Place)> = Vec::with_capacity(records.len());
+    let mut placed: Vec<(RawCall, PathSite)> = Vec::with_capacity(records.len());
     for record in records {
         placed.push((*record, sites.place(member, record)));
     }
@@ -191,12 +191,12 @@ fn placed(member: &Member, records: &[RawCall], sites: &mut Sites<'_>) -> (Vec<R
 }
 
 impl Sites<'_> {
-    fn place(&mut self, member: &Member, record: &RawCall) -> Place {
+    fn place(&mut self, member: &Member, record: &RawCall) -> PathSite {
         self.paths.place(member, (record.site, record.enter_ticks), self.rules, self.cache)
     }
 
     /// Completes the paths that were cut; how many of the first calls are better left out.
-    fn complete(&mut self, member: &Member, placed: &mut [(RawCall, Place)]) -> usize {
+    fn complete(&mut self, member: &Member, placed: &mut [(RawCall, PathSite)]) -> usize {
         let mut whole: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for (record, _) in placed.iter().filter(|(_, place)| !place.is_cut) {
             whole.entry(record.probe).or_default().insert(record.site);
@@ -239,7 +239,7 @@ pub(crate) fn last_seen_ticks(member: &Member) -> u64 {
 
 /// The slot of the thread whose passes of a loop count iterations, or else of the one that made most calls.
 pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
-    let counting = view.header().marker_thread.load(Relaxed);
+    let counting = owner::thread(view.header().marker_thread.load(Relaxed));
     let counts = |slot: &SlotView<'_>| counting != 0 && slot.slot.key.load(Relaxed) == counting;
     view.slots().max_by_key(|slot| (counts(slot), slot.slot.ring_written.load(Relaxed)))
 }

@@ -12,7 +12,8 @@ use crate::request::{Answer, LoopEnds, LoopPasses, Passed, RankPasses};
 use crate::runs::{Run, value_of};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use trimtab_stub::layout::owner;
 use trimtab_stub::view::SlotView;
 use trimtab_window::CallEvent;
 
@@ -26,6 +27,7 @@ impl Window<'_> {
     pub(super) fn passes(&mut self, fresh: bool, with_messages: bool, events_max: usize) -> Passed {
         let is_alive = self.observe();
         if fresh || self.streams.is_empty() {
+            self.note_owners();
             self.read_streams();
         }
         let passes: Vec<Passes> = self
@@ -95,6 +97,24 @@ impl Window<'_> {
         Passes { counted: counted as u64, first_count, phase: pass % wanted.every, period_ticks, marks }
     }
 
+    /// Notes which thread's passes count, before they are read.
+    pub(super) fn note_owners(&mut self) {
+        self.counting = self.team.members.iter().map(|member| header(member).marker_thread.load(Acquire)).collect();
+    }
+
+    /// From now on no other thread's passes count than when they were told.
+    fn fix_owners(&self) -> Result<(), Error> {
+        // Where the marker is a call any thread's count.
+        for (member, told) in self.team.members.iter().zip(&self.counting).filter(|(_, told)| **told != 0) {
+            let fixed = told | owner::FIXED;
+            let set = header(member).marker_thread.compare_exchange(*told, fixed, AcqRel, Acquire);
+            if set.is_err_and(|now| now != fixed) {
+                return Err(Error::OtherThread { rank: member.process.rank });
+            }
+        }
+        Ok(())
+    }
+
     /// Gives iterations the job's numbers from now on.
     pub(super) fn number(&mut self, offsets: &[Run<i64>]) -> Result<Answer, Error> {
         let own = self.ranks().into_iter().map(|rank| value_of(offsets, rank)).collect::<Option<Vec<i64>>>();
@@ -103,6 +123,7 @@ impl Window<'_> {
         for (member, phase) in self.team.members.iter().zip(&self.phases) {
             header(member).marker_phase.store(*phase, Release);
         }
+        self.fix_owners()?;
         self.early.forget(&self.team);
         self.counters.watch(&self.team);
         Ok(Answer::Done)

@@ -6,7 +6,7 @@ use super::call_paths::CallPaths;
 use super::looks::ANY_SITE;
 use super::naming::readable;
 use super::owners::{is_binding_in_source, is_interpreter};
-use super::selection::LOOP_GROUP;
+use super::python::PythonPlace;
 use super::{Window, header};
 use crate::request::MarkerSite;
 use std::cell::OnceCell;
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_session::{DebugFiles, DebugSections, ImageCache, Module};
 use trimtab_symbols::dwarf::{Program, SourcePlace, Types};
-use trimtab_types::report::CallFrame;
+use trimtab_types::report::{CallFrame, FunctionGroup};
 use trimtab_types::{FileAddr, ProcAddr};
 
 /// Letters of a name that are told; templates of C++ have very long ones.
@@ -30,7 +30,7 @@ impl Window<'_> {
         let Some(index) = wanted else { return (None, warnings) };
         let (wanted, member) = (&self.wanted[index], &self.team.members[index]);
         let info = &self.team.selection.functions[wanted.symbol.function as usize];
-        if info.group == LOOP_GROUP {
+        if info.group == FunctionGroup::Loop {
             // Passes come from nowhere: no call makes them.
             return (None, warnings);
         }
@@ -45,9 +45,11 @@ impl Window<'_> {
             None => format!("{function}{times}"),
         };
         warnings.extend(own.filter(|own| own.interpreter).map(|own| {
+            let why = self.paths.iter().find_map(CallPaths::why_no_python);
+            let why = why.map_or_else(|| "what the interpreter keeps of them could not be read".to_owned(), str::to_owned);
             format!(
                 "calls of MPI come from Python ({}): which of its lines they come from is not known, so calls of one function \
-                 are one place",
+                 are one place: {why}",
                 own.place()
             )
         }));
@@ -96,6 +98,7 @@ pub(super) fn frames(paths: &mut CallPaths, site: u64, cache: &ImageCache) -> Ve
 /// The calls of each of these sites.
 pub(super) fn frames_of(paths: &mut CallPaths, sites: &[u64], cache: &ImageCache) -> Vec<Vec<CallFrame>> {
     let of_sites: Vec<Vec<(u64, bool)>> = sites.iter().map(|site| paths.addresses(*site)).collect();
+    let lines: Vec<Option<CallFrame>> = sites.iter().map(|site| paths.python_place(*site).map(python_frame)).collect();
     let modules = paths.modules();
     for (address, _) in of_sites.iter().flatten() {
         modules.reach(ProcAddr(*address), cache);
@@ -108,7 +111,27 @@ pub(super) fn frames_of(paths: &mut CallPaths, sites: &[u64], cache: &ImageCache
     let mut frame = |(address, own): &(u64, bool)| {
         known.entry((*address, *own)).or_insert_with(|| names.frame(ProcAddr(*address), *own)).clone()
     };
-    of_sites.iter().map(|addresses| addresses.iter().map(&mut frame).collect()).collect()
+    let frames = |(addresses, line): (&Vec<(u64, bool)>, Option<CallFrame>)| {
+        addresses.iter().map(&mut frame).chain(line).collect()
+    };
+    of_sites.iter().zip(lines).map(frames).collect()
+}
+
+/// A line of Python as the last of a path.
+fn python_frame(place: &PythonPlace) -> CallFrame {
+    let file = place.file.rsplit('/').next().unwrap_or(&place.file);
+    CallFrame {
+        function: shortened(&place.function),
+        offset: place.offset,
+        module: shortened(file),
+        line: place.line.map(|line| shortened(&format!("{file}:{line}"))),
+        interpreter: false,
+        own: true,
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(NAME_LETTERS_MAX).collect()
 }
 
 /// Files whose debugging information is read when it is needed.
@@ -140,12 +163,11 @@ impl<'a> Names<'a> {
         let begin = function.map_or(0, |function| function.addr.0);
         let source = if own { self.program(at).and_then(|program| source_of(program, call)) } else { None };
         let (source_name, line) = source.unzip();
-        let shortened = |name: String| name.chars().take(NAME_LETTERS_MAX).collect();
         CallFrame {
-            function: source_name.or(name).map(shortened).unwrap_or_default(),
+            function: source_name.or(name).as_deref().map(shortened).unwrap_or_default(),
             offset: after.0.wrapping_sub(begin),
-            module: shortened(module.file_name().to_string()),
-            line: line.map(shortened),
+            module: shortened(module.file_name()),
+            line: line.as_deref().map(shortened),
             interpreter: own && is_interpreter(module.file_name()),
             own,
         }

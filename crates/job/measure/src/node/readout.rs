@@ -6,10 +6,9 @@ use super::Window;
 use super::limits::Out;
 use super::naming::readable;
 use super::observe::{main_slot, members};
-use super::selection::GROUP_NAMES;
+use super::selection::PROBE_GROUPS;
 use super::team::{Member, Team};
 use crate::clock::Clock;
-use crate::options::Ended;
 use crate::request::{Facts, Recording};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,10 +18,11 @@ use trimtab_os::ticks;
 use trimtab_session::Refused;
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, PEER_ALL_OTHERS, Slot, USER_GROUP,
-    Usage as RawUsage, flag, noted_by, outermost,
+    Usage as RawUsage, flag, noted_by, outermost, owner,
 };
 use trimtab_stub::view::{SlotView, View};
 use trimtab_track::Job;
+use trimtab_types::report::{Ended, FunctionGroup, MarkerSource};
 use trimtab_window::{
     Borders, DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed,
     Usage,
@@ -84,9 +84,7 @@ fn rank_warnings(team: &Team) -> Vec<String> {
         let of_others = view.header().passes_of_others.load(Relaxed);
         if of_others > 0 {
             let which = match is_silent_thread_counted(view) {
-                true => {
-                    "which called no MPI meanwhile, so calls may be of other stretches than iterations are (measure again)"
-                }
+                true => "which called no MPI",
                 false => "the first in the loop that calls MPI",
             };
             warnings.push(format!(
@@ -125,15 +123,20 @@ pub(super) fn facts(job: &Job, team: &Team) -> Facts {
     });
     let process = first.map(|member| &member.process);
     Facts {
-        functions: team.selection.functions.iter().map(readable_info).collect(),
-        marker: team.selection.marker.map(|(index, source)| (index as u32, source == "named")),
+        functions: functions_of(team),
+        marker: team.selection.marker.map(|(index, source)| (index as u32, source == MarkerSource::Named)),
         mpi: team.library.as_ref().map_or_else(|| "no MPI library".to_string(), trimtab_mpi::Library::title),
         size: job.size,
         program: process.map_or_else(String::new, |process| process.executable.display().to_string()),
         arguments: process.map_or_else(Vec::new, |process| process.arguments.iter().skip(1).cloned().collect()),
         builds,
-        started_unix_s: process.map_or(0.0, |process| start_unix_s(process.start_time_ticks)),
+        started_unix_s: process.and_then(|process| start_unix_s(process.start_time_ticks)),
     }
+}
+
+/// The measured functions, by names that people read.
+pub(super) fn functions_of(team: &Team) -> Vec<FunctionInfo> {
+    team.selection.functions.iter().map(readable_info).collect()
 }
 
 fn readable_info(info: &FunctionInfo) -> FunctionInfo {
@@ -146,11 +149,12 @@ pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
 }
 
-/// Start of a process on the calendar: boot time plus its start in clock ticks (100 per second on every Linux).
-fn start_unix_s(start_time_ticks: u64) -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-    boot.unwrap_or(0.0) + start_time_ticks as f64 / 100.0
+/// Start of a process on the calendar: boot time plus its start in clock ticks (100 per second on every Linux). `None`: the
+/// kernel does not say when it was booted.
+fn start_unix_s(start_time_ticks: u64) -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok())?;
+    Some(boot + start_time_ticks as f64 / 100.0)
 }
 
 /// The time of saving and restoring registers before the first and behind the last time stamp of a call, ticks.
@@ -215,6 +219,7 @@ impl Reader<'_> {
             last_ticks,
             marks: marks.to_vec(),
             complete: first_ticks > 0 && (ending.is_whole || self.came_to_the_end(ending)),
+            counts_silent_thread: ending.by_iterations && self.counts_silent_thread(&open),
             functions: self.functions(&open, &unseen),
             comm_ticks: main.iter().map(comm).sum::<u64>().max(self.blocked_comm_ticks(&open)),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
@@ -246,6 +251,33 @@ impl Reader<'_> {
             sizes: self.sizes(),
             team: self.team(&calls, main_key),
         }
+    }
+
+    /// True if passes count of a thread that called no MPI, although another one did that goes through the same loop.
+    fn counts_silent_thread(&self, open: &BTreeMap<(u64, u32), u64>) -> bool {
+        let view = self.member.inserted.view();
+        let number = view.header().marker_probe.load(Acquire);
+        let owner = view.header().marker_thread.load(Acquire);
+        // Where the marker is a call, that of any thread counts.
+        if owner::thread(owner) == 0 || !is_silent_thread_counted(view) {
+            return false;
+        }
+        let marker = self.member.prepared.probe(number);
+        let passes =
+            |slot: &SlotView<'_>| marker.map(|probe| slot.stat(u64::from(probe.function)).passes.load(Relaxed));
+        let others = view.slots().filter(|slot| slot.slot.key.load(Relaxed) != owner::thread(owner));
+        let mut callers = others.filter(|slot| slot.slot.ring_written.load(Acquire) > 0).peekable();
+        if self.contains_calls(owner) && (callers.peek().is_some() || self.blocked_comm_ticks(open) > 0) {
+            return true;
+        }
+        callers.any(|slot| passes(&slot).is_some_and(|passes| passes > 0))
+    }
+
+    /// True if the loop is known to contain calls of MPI, as one does that was found by them, and its thread counts for its
+    /// time alone: then calls are those of a thread that is on its way through it.
+    fn contains_calls(&self, owner: u64) -> bool {
+        let is_named = self.team.selection.marker.is_some_and(|(_, source)| source == MarkerSource::Named);
+        !is_named && owner & owner::BY_TIME != 0
     }
 
     /// Calls of each function of which nobody saw where they end, if there are any.
@@ -318,7 +350,7 @@ impl Reader<'_> {
         let position = |name: &str| functions.iter().position(|function| function.name == name);
         let all = refused.iter();
         all.filter_map(|one| {
-            let reason = one.reason.clone();
+            let reason = one.reason.to_string();
             Some(Untimed { function: position(&one.name)?, reason, is_out: false, out_after_us: 0 })
         })
         .collect()
@@ -350,7 +382,7 @@ impl Reader<'_> {
 
     /// Probes passed without our routine noticing: entries and exits of functions the user named.
     fn inline_hits(&self, slot: &SlotView<'_>) -> u64 {
-        let simple = self.member.prepared.probes.iter().filter(|probe| probe.is_simple() && self.details_max() == 0);
+        let simple = self.member.prepared.probes().filter(|probe| probe.is_simple() && self.details_max() == 0);
         simple
             .map(|probe| {
                 let stat = slot.stat(u64::from(probe.function));
@@ -373,7 +405,7 @@ impl Reader<'_> {
         let depth = slot.slot.depth.load(Relaxed).min(FRAMES_MAX) as usize;
         let frames = slot.slot.frames[..depth].iter().filter(|f| f.outermost.load(Relaxed) & outermost::FUNCTION != 0);
         let framed = frames.filter_map(|frame| {
-            let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;
+            let probe = self.member.prepared.probe(frame.probe.load(Relaxed) as u32)?;
             let timed = probe.flags & flag::TIMED != 0;
             let path = frame.path.load(Relaxed);
             timed.then_some((probe.function, path, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
@@ -398,7 +430,7 @@ impl Reader<'_> {
     /// Calls that were entered before the probes went in and never returned.
     fn blocked_calls(&self, first: u64, last: u64) -> Vec<OpenCall> {
         let functions = self.blocked(first, last).into_iter().filter_map(|(key, probe)| {
-            let function = self.member.prepared.probes.get(probe as usize)?.function;
+            let function = self.member.prepared.probe(probe)?.function;
             (function != NOBODY).then_some(OpenCall { thread: key, function, path: 0, ticks: last - first })
         });
         functions.collect()
@@ -465,18 +497,18 @@ impl Reader<'_> {
         samples
     }
 
-    fn groups(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<(String, u64)> {
+    fn groups(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<(FunctionGroup, u64)> {
         let view = self.member.inserted.view();
-        let others = GROUP_NAMES.iter().enumerate().skip(1);
+        let others = PROBE_GROUPS.into_iter().enumerate().skip(1);
         // Functions the user named are each timed on their own; they may lie inside each other and add up to nothing.
         let others = others.filter(|(number, _)| *number != usize::from(USER_GROUP));
-        let measured = others.filter(|(_, name)| self.team.selection.functions.iter().any(|f| f.group == **name));
+        let measured = others.filter(|(_, group)| self.team.selection.functions.iter().any(|f| f.group == *group));
         measured
-            .map(|(number, name)| {
+            .map(|(number, group)| {
                 let closed: u64 = view.slots().map(|slot| slot.slot.group_ticks[number].load(Relaxed)).sum();
                 let keys = view.slots().map(|slot| slot.slot.key.load(Relaxed));
                 let still_open: u64 = keys.map(|key| self.open_group_ticks(open, key, number as u8)).sum();
-                (name.to_string(), closed + still_open)
+                (group, closed + still_open)
             })
             .collect()
     }

@@ -6,6 +6,7 @@
 //! Next: `job::recording` for who decides, `readout` for what is read afterwards.
 
 use super::observe::last_seen_ticks;
+use super::so_far::comm_so_far;
 use super::team::Member;
 use super::{LOOK_STALE_RECORDING, Window, header};
 use crate::request::{Answer, Polled};
@@ -75,15 +76,20 @@ impl Window<'_> {
         let slowest = self.marks.iter().min_by_key(|marks| marks.len());
         let ticks_per_second = self.clock.ticks_per_second();
         let is_narrow = |(percent, marks): (f64, &Vec<IterationMark>)| is_confident(marks, percent, ticks_per_second);
+        let span = |marks: &Vec<IterationMark>| {
+            marks.first().zip(marks.last()).map_or(0, |(first, last)| last.ticks.saturating_sub(first.ticks))
+        };
         Polled {
             is_alive,
             has_new_handler: self.team.has_new_handler,
             is_over_limit: self.team.limits.is_over,
             is_done,
             since_first_s: has_begun.then(|| self.since_first_s()),
+            recorded_s: self.marks.iter().map(span).min().unwrap_or(0) as f64 / ticks_per_second,
             marks_min: slowest.map_or(0, |marks| marks.len() as u64),
             left_max: self.team.members.iter().map(left).max().unwrap_or(0),
             is_confident: confident_percent.zip(slowest).is_some_and(is_narrow),
+            comm: comm_so_far(&self.team),
         }
     }
 

@@ -7,7 +7,7 @@
 //! Next: `trimtab-stub`'s `teams` counts; `trimtab-window`'s `regions` makes numbers for people of the samples.
 
 use super::readout::{OpenCall, Reader};
-use super::selection::{GROUP_NAMES, Place, Selection};
+use super::selection::{ChosenPlace, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_mpi::{OMP_BODIES, OMP_GIVEN, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
@@ -16,6 +16,7 @@ use trimtab_stub::layout::{OMP_GROUP, Probe, RegionStat, flag, part};
 use trimtab_stub::view::SlotView;
 use trimtab_symbols::Function;
 use trimtab_types::FileAddr;
+use trimtab_types::report::FunctionGroup;
 use trimtab_window::{FunctionInfo, RegionSample, TeamSample};
 
 /// Functions of regions and tasks that are measured: each is some patches, and a moment of the pause.
@@ -59,7 +60,7 @@ impl Selection {
             found.extend(named.into_iter().chain(nameless));
         }
         for body in found.iter().take(BODIES_MAX) {
-            let place = Place::Symbol { module: body.module.path.clone(), name: body.found_by.clone() };
+            let place = ChosenPlace::Symbol { module: body.module.path.clone(), name: body.found_by.clone() };
             self.add_part(modules, body.name.clone(), part::BODY, place);
         }
         if found.len() > BODIES_MAX {
@@ -85,8 +86,8 @@ impl Selection {
         };
         let given = match modules.functions_given(module, &OMP_GIVEN) {
             Ok(given) => given,
-            Err(reason) => {
-                say(reason);
+            Err(error) => {
+                say(error.to_string());
                 return Vec::new();
             }
         };
@@ -104,13 +105,13 @@ impl Selection {
     }
 
     fn add_omp(&mut self, modules: &Modules, (module, name): (&Module, String), part: u8) {
-        let place = Place::Symbol { module: module.path.clone(), name: name.clone() };
+        let place = ChosenPlace::Symbol { module: module.path.clone(), name: name.clone() };
         self.add_part(modules, name, part, place);
     }
 
-    fn add_part(&mut self, modules: &Modules, name: String, part: u8, place: Place) {
+    fn add_part(&mut self, modules: &Modules, name: String, part: u8, place: ChosenPlace) {
         let probe = Probe { group: OMP_GROUP, flags: flag::TIMED, part, ..Probe::ABSENT };
-        let group = GROUP_NAMES[usize::from(OMP_GROUP)].to_owned();
+        let group = FunctionGroup::Omp;
         let info = FunctionInfo { name, group, timed: true, ..FunctionInfo::default() };
         self.add(modules, info, probe, place);
     }

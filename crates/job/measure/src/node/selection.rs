@@ -19,17 +19,25 @@ use trimtab_mpi::{
 use trimtab_session::{
     ENTRANCES, FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit,
 };
-use trimtab_stub::layout::{OMP_GROUP, Probe, flag, kind, role};
+use trimtab_stub::layout::{OMP_GROUP, Probe, USER_GROUP, flag, kind, role};
 use trimtab_symbols::Function;
+use trimtab_types::report::{FunctionGroup, MarkerSource};
 use trimtab_types::{FileAddr, Pid, ProcAddr};
 use trimtab_window::FunctionInfo;
 
-/// Number of each group in a probe.
-pub(crate) const GROUP_NAMES: [&str; 6] = ["comm", "io", "mem", "sleep", "user", "omp"];
-/// In the report loops whose passes are counted are a group of their own, though no time is measured of it.
-pub(super) const LOOP_GROUP: &str = "loop";
-const COMM: u8 = 0;
-const USER: u8 = 4;
+/// The groups by their numbers in probes. Loops whose passes are counted have none: no time is measured of them.
+pub(crate) const PROBE_GROUPS: [FunctionGroup; 6] = [
+    FunctionGroup::Comm,
+    FunctionGroup::Io,
+    FunctionGroup::Mem,
+    FunctionGroup::Sleep,
+    FunctionGroup::User,
+    FunctionGroup::Omp,
+];
+const _: () = assert!(matches!(PROBE_GROUPS[COMM as usize], FunctionGroup::Comm));
+const _: () = assert!(matches!(PROBE_GROUPS[USER_GROUP as usize], FunctionGroup::User));
+const _: () = assert!(matches!(PROBE_GROUPS[OMP_GROUP as usize], FunctionGroup::Omp));
+pub(super) const COMM: u8 = 0;
 /// Functions that mark iterations wherever a program has them (Fortran adds an underscore).
 const MARKER_NAMES: [&str; 2] = ["measuremark", "measuremark_"];
 
@@ -45,19 +53,19 @@ pub(crate) struct Selection {
     /// Functions called in polling loops.
     pub polling: Vec<u32>,
     /// How each function is found in a process.
-    places: Vec<Place>,
+    places: Vec<ChosenPlace>,
     /// Which function the code at an address is, in the processes that were looked at.
     known: BTreeMap<(Pid, u64), usize>,
     /// MPI functions the program's files import; `None`: not known, measure all.
     imported: Option<BTreeSet<&'static str>>,
     /// Position of the marker and how it was chosen, if it is a function of the program.
-    pub marker: Option<(usize, &'static str)>,
+    pub marker: Option<(usize, MarkerSource)>,
     /// Which functions are not those of the C library.
     pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum ChosenPlace {
     Mpi(&'static str),
     Symbol {
         module: String,
@@ -104,9 +112,8 @@ impl Selection {
 
     /// Functions the user named that a rank does not have, by their names.
     pub(crate) fn lacking(&self, modules: &Modules) -> Vec<&str> {
-        let is_asked = |(function, place): &(&FunctionInfo, &Place)| {
-            [GROUP_NAMES[USER as usize], LOOP_GROUP].contains(&function.group.as_str())
-                && place.address(modules).is_none()
+        let is_asked = |(function, place): &(&FunctionInfo, &ChosenPlace)| {
+            matches!(function.group, FunctionGroup::User | FunctionGroup::Loop) && place.address(modules).is_none()
         };
         let all = self.functions.iter().zip(&self.places);
         all.filter(is_asked).map(|(function, _)| function.name.as_str()).collect()
@@ -119,11 +126,11 @@ impl Selection {
 
     /// Requests for one rank.
     pub(crate) fn requests(&self, modules: &Modules) -> Vec<FunctionRequest> {
-        let functions = self.places.iter().enumerate().filter(|(_, place)| !matches!(place, Place::Loop { .. }));
+        let functions = self.places.iter().enumerate().filter(|(_, place)| !matches!(place, ChosenPlace::Loop { .. }));
         let found = functions.filter_map(|(index, place)| {
             let address = place.address(modules)?;
             let name = self.functions[index].name.clone();
-            Some(FunctionRequest { name, address, probe: self.probes[index] })
+            Some(FunctionRequest { name, address, work: self.probes[index].into() })
         });
         found.collect()
     }
@@ -131,7 +138,7 @@ impl Selection {
     /// Requests for the loops of one rank.
     pub(crate) fn loop_requests(&self, modules: &Modules) -> Vec<LoopRequest> {
         let found = self.places.iter().enumerate().filter_map(|(index, place)| {
-            let Place::Loop { number, .. } = place else { return None };
+            let ChosenPlace::Loop { number, .. } = place else { return None };
             let (function, number) = (place.address(modules)?, number.clone());
             Some(LoopRequest { name: self.functions[index].name.clone(), function, number, probe: self.probes[index] })
         });
@@ -140,13 +147,13 @@ impl Selection {
 
     /// Adds a function, unless it is there already: by this name, or by another one of the same code, which would be
     /// patched only once and so show no call of the second.
-    pub(super) fn add(&mut self, modules: &Modules, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
+    pub(super) fn add(&mut self, modules: &Modules, info: FunctionInfo, mut probe: Probe, place: ChosenPlace) -> usize {
         if let Some(known) =
             self.functions.iter().position(|known| known.name == info.name && known.group == info.group)
         {
             return known;
         }
-        if let Some(address) = place.address(modules).filter(|_| !matches!(place, Place::Loop { .. })) {
+        if let Some(address) = place.address(modules).filter(|_| !matches!(place, ChosenPlace::Loop { .. })) {
             if let Some(&known) = self.known.get(&(modules.pid, address.0)) {
                 self.add_name(known, info.name, place);
                 return known;
@@ -162,9 +169,9 @@ impl Selection {
     }
 
     /// One more name for a function. A real one is shown rather than one made of an address.
-    fn add_name(&mut self, known: usize, mut name: String, place: Place) {
+    fn add_name(&mut self, known: usize, mut name: String, place: ChosenPlace) {
         let function = &mut self.functions[known];
-        if function.group == GROUP_NAMES[USER as usize] && is_of_address(&function.name) && !is_of_address(&name) {
+        if function.group == FunctionGroup::User && is_of_address(&function.name) && !is_of_address(&name) {
             std::mem::swap(&mut function.name, &mut name);
             self.places[known] = place;
         }
@@ -213,7 +220,7 @@ impl Selection {
             let probe = libc_probe(number, function.bytes);
             let info = FunctionInfo {
                 name: function.name.to_string(),
-                group: GROUP_NAMES[number as usize].to_string(),
+                group: PROBE_GROUPS[number as usize],
                 timed: true,
                 moves_bytes: probe.kind != kind::NONE,
                 ..FunctionInfo::default()
@@ -222,7 +229,7 @@ impl Selection {
                 modules,
                 info,
                 probe,
-                Place::Symbol { module: module.path.clone(), name: function.name.to_string() },
+                ChosenPlace::Symbol { module: module.path.clone(), name: function.name.to_string() },
             );
         }
         let said = |(module, names): (&str, Vec<&str>)| {
@@ -238,12 +245,12 @@ impl Selection {
         let probe = Probe { group, ..mpi_probe(function) };
         let info = FunctionInfo {
             name: function.name.to_string(),
-            group: GROUP_NAMES[group as usize].to_string(),
+            group: PROBE_GROUPS[group as usize],
             timed: true,
             moves_bytes: ![kind::NONE, kind::SEND_INIT, kind::RECEIVE_INIT].contains(&probe.kind),
             ..FunctionInfo::default()
         };
-        let index = self.add(modules, info, probe, Place::Mpi(function.name));
+        let index = self.add(modules, info, probe, ChosenPlace::Mpi(function.name));
         if does_poll(function) {
             self.polling.push(index as u32);
         }
@@ -258,9 +265,9 @@ impl Selection {
             if is_used && frees && library_function(modules, function.name).is_some() {
                 let mut probe = Probe { group, ..mpi_probe(function) };
                 probe.flags &= !(flag::TIMED | flag::RING);
-                let name = GROUP_NAMES[group as usize];
-                let info = FunctionInfo { name: function.name.into(), group: name.into(), ..FunctionInfo::default() };
-                self.add(modules, info, probe, Place::Mpi(function.name));
+                let group = PROBE_GROUPS[group as usize];
+                let info = FunctionInfo { name: function.name.into(), group, ..FunctionInfo::default() };
+                self.add(modules, info, probe, ChosenPlace::Mpi(function.name));
             }
         }
     }
@@ -285,9 +292,10 @@ impl Selection {
     }
 
     fn add_user(&mut self, modules: &Modules, module: String, name: String) -> usize {
-        let probe = Probe { group: USER, flags: flag::TIMED, ..Probe::ABSENT };
-        let info = FunctionInfo { name: name.clone(), group: "user".into(), timed: true, ..FunctionInfo::default() };
-        self.add(modules, info, probe, Place::Symbol { module, name })
+        let probe = Probe { group: USER_GROUP, flags: flag::TIMED, ..Probe::ABSENT };
+        let info =
+            FunctionInfo { name: name.clone(), group: FunctionGroup::User, timed: true, ..FunctionInfo::default() };
+        self.add(modules, info, probe, ChosenPlace::Symbol { module, name })
     }
 
     /// Adds a loop as a function of its own, whose calls are the loop's passes.
@@ -297,23 +305,23 @@ impl Selection {
             _ => loops::find(modules, name)?,
         };
         let loops::Found { module, function, number, shown, place } = found;
-        let probe = Probe { group: USER, role: role::LOOP, ..Probe::ABSENT };
-        let group = LOOP_GROUP.to_owned();
+        let probe = Probe { group: USER_GROUP, role: role::LOOP, ..Probe::ABSENT };
+        let group = FunctionGroup::Loop;
         let info = FunctionInfo { name: shown, group, loop_place: Some(place), ..FunctionInfo::default() };
-        Ok(self.add(modules, info, probe, Place::Loop { module, name: function, number }))
+        Ok(self.add(modules, info, probe, ChosenPlace::Loop { module, name: function, number }))
     }
 
     fn choose_marker(&mut self, modules: &Modules, mark: &Mark) -> Result<(), Error> {
         let found = match mark {
             Mark::Function(name) => {
                 let index = self.function_index(modules, name)?;
-                Some((index, "named"))
+                Some((index, MarkerSource::Named))
             }
-            Mark::Loop(name) => Some((self.add_loop(modules, name)?, "named")),
+            Mark::Loop(name) => Some((self.add_loop(modules, name)?, MarkerSource::Named)),
             Mark::Nest(_) | Mark::Calls => None,
             Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
                 let (module, _) = modules.definition(name)?;
-                Some((self.add_user(modules, module.path.clone(), name.to_string()), "measuremark"))
+                Some((self.add_user(modules, module.path.clone(), name.to_string()), MarkerSource::MeasureMark))
             }),
         };
         if let Some((index, _)) = found.filter(|(index, _)| self.probes[*index].role != role::LOOP) {
@@ -378,11 +386,11 @@ pub fn called_mpi(modules: &Modules, cache: &ImageCache) -> Option<BTreeSet<&'st
     (!used.is_empty()).then_some(used)
 }
 
-impl Place {
+impl ChosenPlace {
     fn address(&self, modules: &Modules) -> Option<ProcAddr> {
         match self {
-            Place::Mpi(name) => library_function(modules, name).map(ProcAddr),
-            Place::Symbol { module, name } | Place::Loop { module, name, .. } => {
+            ChosenPlace::Mpi(name) => library_function(modules, name).map(ProcAddr),
+            ChosenPlace::Symbol { module, name } | ChosenPlace::Loop { module, name, .. } => {
                 let mut of_path = modules.modules.iter().filter(|known| known.path == *module);
                 if let Some(address) = of_path.find_map(|module| modules.code_named(module, name)) {
                     return Some(address);
@@ -517,8 +525,8 @@ pub struct Listed {
     pub name: String,
     /// Module it lies in.
     pub module: String,
-    /// Its group: "comm", ..., "user".
-    pub group: String,
+    /// Its group: communication, or one that only the user could name.
+    pub group: FunctionGroup,
     /// Of an indirect function, where the code lies that the loader chose for this process: address in the module's
     /// file. Several functions may have the same.
     pub chosen: Option<FileAddr>,
@@ -552,7 +560,7 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Fun
         for function in module.loaded.image.functions_matching(name) {
             let address = modules.code_of(module, function);
             let probe = Probe { flags: flag::TIMED, function: requests.len() as u32, ..Probe::ABSENT };
-            requests.push(FunctionRequest { name: address.0.to_string(), address, probe });
+            requests.push(FunctionRequest { name: address.0.to_string(), address, work: probe.into() });
             listed.push(listed_as(module, function, address));
         }
     }
@@ -565,25 +573,26 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Fun
         tails.entry(tail.function.as_str()).or_default().push(TailExit { to: readable(&tail.to), ..tail.clone() });
     }
     for (entry, request) in listed.iter_mut().zip(&requests) {
-        entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
-        entry.only_counted = uncounted.get(request.name.as_str()).map(|reason| (*reason).to_string());
+        entry.refusal = reasons.get(request.name.as_str()).cloned();
+        entry.only_counted = uncounted.get(request.name.as_str()).cloned();
         entry.tails = tails.remove(request.name.as_str()).unwrap_or_default();
     }
     Ok(Functions { listed, unread: modules.unreadable })
 }
 
-fn by_name(refused: &[Refused]) -> BTreeMap<&str, &str> {
-    refused.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect()
+fn by_name(refused: &[Refused]) -> BTreeMap<&str, String> {
+    refused.iter().map(|one| (one.name.as_str(), one.reason.to_string())).collect()
 }
 
 fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed {
     let mpi = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias));
-    let group = if mpi.is_some_and(|mpi| mpi.class != Class::Local) { "comm" } else { "user" };
+    let group =
+        if mpi.is_some_and(|mpi| mpi.class != Class::Local) { FunctionGroup::Comm } else { FunctionGroup::User };
     let code = module.bias.to_file(address);
     Listed {
         name: mpi.map_or_else(|| readable(&function.name()), |mpi| mpi.name.to_string()),
         module: module.file_name().into(),
-        group: group.into(),
+        group,
         chosen: (function.is_ifunc && code != function.addr).then_some(code),
         refusal: None,
         only_counted: None,

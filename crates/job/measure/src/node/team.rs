@@ -218,10 +218,7 @@ fn in_parallel<'a, T: Send>(
     ready: &'a [Ready],
     work: impl Fn(&'a Ready) -> Result<T, trimtab_session::Error> + Sync,
 ) -> Vec<Result<T, trimtab_session::Error>> {
-    let failed = |one: &Ready| trimtab_session::Error::NothingToDo {
-        pid: one.process.pid,
-        reason: "trimtab failed inside; please report this".into(),
-    };
+    let failed = |one: &Ready| trimtab_session::Error::Internal { pid: one.process.pid };
     let mut results = Vec::new();
     for some in ready.chunks(count_at_once()) {
         let done = at_once(&mut some.iter().collect::<Vec<_>>(), |one| work(one));
@@ -236,9 +233,8 @@ fn initialise(view: View<'_>, one: &Ready, facts: Option<&HandleFacts>, selectio
     set_library(header, &one.modules, facts);
     header.may_call_system.store(u32::from(one.process.seccomp == Seccomp::Off), Relaxed);
     header.details_max.store(options.detail, Relaxed);
-    let marker = selection
-        .marker
-        .and_then(|(index, _)| one.prepared.probes.iter().position(|probe| probe.function == index as u32));
+    let marker =
+        selection.marker.and_then(|(index, _)| one.prepared.probes().position(|probe| probe.function == index as u32));
     header.marker_probe.store(marker.map_or(u32::MAX, |probe| probe as u32), Relaxed);
     header.state.store(state::OBSERVE, Relaxed);
 }
@@ -398,7 +394,7 @@ fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -
             || marker == Some(&refused.name)
     };
     if let Some(refused) = ready.first().and_then(|first| first.prepared.refused.iter().find(named)) {
-        return Err(Error::Refused { name: refused.name.clone(), reason: refused.reason.clone() });
+        return Err(Error::Refused { name: refused.name.clone(), reason: refused.reason.to_string() });
     }
     let all: BTreeSet<String> = ready
         .iter()

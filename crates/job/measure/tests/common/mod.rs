@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trimtab_measure::{Answer, Command, Crew, Length, Mark, Node, Options, Reply, Request, has_static_mpi};
+use trimtab_measure::{Answer, Command, Crew, Length, Mark, Options, Reply, Request, WindowNode, has_static_mpi};
 use trimtab_mpi::Group;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
@@ -59,7 +59,8 @@ impl OtherClock {
     }
 
     fn distort_request(&self, node: u32, request: &mut Request) {
-        if let Request::Fit { clocks, .. } = request {
+        if let Request::Fit { clocks, .. } | Request::SeeMarks { clocks } | Request::SeeCommon { clocks, .. } = request
+        {
             for (_, relation) in clocks.iter_mut().filter(|(of, _)| *of == node) {
                 *relation = self.truly(relation);
             }
@@ -104,7 +105,7 @@ pub type Silence = Box<dyn FnMut(&Request) -> bool>;
 
 /// Nodes that are spoken to in bytes.
 pub struct Wires<'c> {
-    pub nodes: Vec<Node<'c>>,
+    pub nodes: Vec<WindowNode<'c>>,
     /// The clock of the last node.
     pub other_clock: OtherClock,
     /// The last node answers nothing any more once this says so.
@@ -119,7 +120,7 @@ impl<'c> Wires<'c> {
     pub fn new(job: &Job, cache: &'c ImageCache) -> Self {
         let (mut first, mut second) = (job.clone(), job.clone());
         second.ranks = first.ranks.split_off(job.ranks.len() / 2);
-        let nodes = vec![Node::new(3, first, cache), Node::new(8, second, cache)];
+        let nodes = vec![WindowNode::new(3, first, cache), WindowNode::new(8, second, cache)];
         Wires { nodes, other_clock: OtherClock::new(), silence: None, is_silent: false, answers: Vec::new() }
     }
 }
@@ -132,7 +133,7 @@ fn carried<T: Serialize + DeserializeOwned>(message: &T) -> (T, usize) {
 
 impl Crew for Wires<'_> {
     fn nodes(&self) -> Vec<u32> {
-        self.nodes.iter().map(Node::id).collect()
+        self.nodes.iter().map(WindowNode::id).collect()
     }
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
@@ -152,7 +153,8 @@ impl Crew for Wires<'_> {
             let (mut envelope, byte_count) = carried(&node.answer(&down));
             if let Ok(answer) = &mut envelope.result {
                 self.answers.push((answer.clone(), byte_count));
-                if index == last {
+                // Recordings of ranks that stand out are on the lead's clock already.
+                if index == last && !matches!(command.request, Request::ReadRanks { .. }) {
                     self.other_clock.distort_answer(answer);
                 }
             }
@@ -248,8 +250,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         ranks: Context::All,
         seccomp_ok: false,
         known_loop: None,
-        batch: 0,
-        job_id: String::new(),
+        detail_ranks_max: u32::MAX,
         command_ns: monotonic_ns(),
     }
 }

@@ -7,7 +7,7 @@ use super::{DebugFacts, Opened};
 use trimtab_snippet::facts::{Argument, Location, Object, Signature};
 use trimtab_snippet::ir::Register;
 use trimtab_snippet::types::Type;
-use trimtab_symbols::dwarf::{Function, Parameter, Place, Types, Variable};
+use trimtab_symbols::dwarf::{Function, Parameter, Types, ValueLocation, Variable};
 use trimtab_symbols::fde_at;
 use trimtab_types::{FileAddr, ProcAddr};
 
@@ -111,7 +111,7 @@ impl<'a> DebugFacts<'a> {
         opened: &Opened<'a>,
         types: &Types,
         variable: &Variable,
-        place: &Place,
+        place: &ValueLocation,
         locator: &Locator<'_>,
     ) -> Object {
         match self.reference_target(opened, types, variable.type_id) {
@@ -130,7 +130,7 @@ impl<'a> DebugFacts<'a> {
         if variable.places.is_empty() && variable.is_external {
             return None;
         }
-        let place = variable.place_at(addr).cloned().unwrap_or(Place::Gone);
+        let place = variable.place_at(addr).cloned().unwrap_or(ValueLocation::Gone);
         let moment = Moment::Inside(frame_base(opened, addr));
         let locator = Locator { name, moment, bias: opened.module.bias };
         Some(self.object(opened, &types, &variable, &place, &locator))

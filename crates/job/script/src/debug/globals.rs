@@ -79,7 +79,7 @@ impl<'a> DebugFacts<'a> {
         if variable.is_external
             && let Some(address) = self.taken_over(opened, variable)
         {
-            return Ok(Object { kind, location: Location::Address(address.0) });
+            return Ok(Object { kind, location: Location::Address(address) });
         }
         let Some(place) = variable.places.first().map(|place| &place.place) else { return Err(NoObject::Unknown) };
         let locator = Locator { name, moment: Moment::Always, bias: opened.module.bias };
@@ -106,7 +106,7 @@ impl<'a> DebugFacts<'a> {
         match found.filter(|_| first.is_external) {
             Some(address) => {
                 let kind = self.kind(opened, types, first.type_id);
-                Ok(Object { kind, location: Location::Address(address.0) })
+                Ok(Object { kind, location: Location::Address(address) })
             }
             None => Err(NoObject::Unusable(format!("`{name}` has no place in the program: the compiler dropped it"))),
         }

@@ -3,6 +3,7 @@
 //! Next: `trimtab_symbols::dwarf::Program::code_of_line`.
 
 use super::{DebugFacts, Opened};
+use crate::no_place::NoPlace;
 use trimtab_symbols::dwarf::{LinePlace, LookupError, SourcePlace};
 use trimtab_types::ProcAddr;
 
@@ -21,7 +22,7 @@ impl<'a> DebugFacts<'a> {
     ///
     /// # Errors
     /// Why there is none, as a sentence: no such file, several files, no code from that line.
-    pub(crate) fn line(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<LineSite>, String> {
+    pub(crate) fn line(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<LineSite>, NoPlace> {
         let mut sites = Vec::new();
         let mut problems: Vec<LookupError> = Vec::new();
         let mut is_any_open = false;
@@ -36,10 +37,10 @@ impl<'a> DebugFacts<'a> {
         }
         if !is_any_open {
             let part = library.map_or("no part of the program".to_owned(), |library| format!("no part of {library}"));
-            return Err(format!("{part} has debugging information: compile it with -g"));
+            return Err(NoPlace::NoDebugging { part });
         }
         if sites.is_empty() {
-            return Err(sentence(file, problems));
+            return Err(says_most(file, problems).into());
         }
         sites.sort_unstable();
         sites.dedup();
@@ -104,14 +105,14 @@ fn site(opened: &Opened<'_>, place: &LinePlace) -> Option<LineSite> {
 }
 
 /// The problem that says most; files that are alike are collected over all modules.
-fn sentence(file: &str, problems: Vec<LookupError>) -> String {
-    let says_most = |problem: &&LookupError| !matches!(problem, LookupError::NotFound { .. });
-    if let Some(problem) = problems.iter().find(says_most) {
-        return problem.to_string();
+fn says_most(file: &str, problems: Vec<LookupError>) -> LookupError {
+    let is_certain = |problem: &&LookupError| !matches!(problem, LookupError::NotFound { .. });
+    if let Some(problem) = problems.iter().find(is_certain) {
+        return problem.clone();
     }
     let all = problems.into_iter().flat_map(|problem| match problem {
         LookupError::NotFound { near, .. } => near,
         _ => Vec::new(),
     });
-    LookupError::NotFound { what: "source file", name: file.to_string(), near: all.collect() }.to_string()
+    LookupError::NotFound { what: "source file", name: file.to_string(), near: all.collect() }
 }

@@ -6,8 +6,8 @@ use trimtab_snippet::facts::{Location, Object};
 use trimtab_snippet::ir::{Register, Width};
 use trimtab_snippet::types::Type;
 use trimtab_snippet::types::bytes_of;
-use trimtab_symbols::dwarf::{BinaryOperator, Expression, Place, UnaryOperator};
-use trimtab_types::LoadBias;
+use trimtab_symbols::dwarf::{BinaryOperator, Expression, UnaryOperator, ValueLocation};
+use trimtab_types::{LoadBias, ProcAddr};
 
 /// General registers by their DWARF number.
 const GENERAL: [Register; 16] = [
@@ -77,15 +77,19 @@ impl Sum {
 
 impl Locator<'_> {
     /// A value of a type in a place.
-    pub fn object(&self, place: &Place, kind: Type) -> Object {
+    pub fn object(&self, place: &ValueLocation, kind: Type) -> Object {
         let found = match place {
-            Place::Memory(expression) => self.memory(expression).map(|location| (kind.clone(), location)),
-            Place::Register(number) => self.register(*number).map(|location| (kind.clone(), location)),
-            Place::Value(value) => self.value(value, &kind),
-            Place::Bytes(bytes) => self.bytes(bytes, &kind).map(|location| (kind.clone(), location)),
-            Place::Pieces(_) => Err(self.reason("is kept in several pieces here, which cannot be read as one value")),
-            Place::Gone => Err(self.reason("has no value here: the compiler dropped it")),
-            Place::Unsupported(reason) => Err(self.reason(&format!("is in a place that cannot be read: {reason}"))),
+            ValueLocation::Memory(expression) => self.memory(expression).map(|location| (kind.clone(), location)),
+            ValueLocation::Register(number) => self.register(*number).map(|location| (kind.clone(), location)),
+            ValueLocation::Value(value) => self.value(value, &kind),
+            ValueLocation::Bytes(bytes) => self.bytes(bytes, &kind).map(|location| (kind.clone(), location)),
+            ValueLocation::Pieces(_) => {
+                Err(self.reason("is kept in several pieces here, which cannot be read as one value"))
+            }
+            ValueLocation::Gone => Err(self.reason("has no value here: the compiler dropped it")),
+            ValueLocation::Unsupported(reason) => {
+                Err(self.reason(&format!("is in a place that cannot be read: {reason}")))
+            }
         };
         match found {
             Ok((kind, location)) => Object { kind, location },
@@ -94,10 +98,10 @@ impl Locator<'_> {
     }
 
     /// The target of a reference, where the reference itself is at hand.
-    pub fn referred(&self, place: &Place, target: Type) -> Object {
+    pub fn referred(&self, place: &ValueLocation, target: Type) -> Object {
         let location = match place {
-            Place::Register(number) => general(*number).map(|register| Location::Relative(register, 0)),
-            Place::Value(value) => self.sum(value).and_then(|sum| self.at(sum).ok()),
+            ValueLocation::Register(number) => general(*number).map(|register| Location::Relative(register, 0)),
+            ValueLocation::Value(value) => self.sum(value).and_then(|sum| self.at(sum).ok()),
             _ => None,
         };
         let gone = || Location::Gone(self.reason("is a reference that lies in memory, which cannot be followed yet"));
@@ -127,7 +131,7 @@ impl Locator<'_> {
     /// Memory at an address.
     fn at(&self, sum: Sum) -> Result<Location, String> {
         match (sum, self.moment) {
-            (Sum::Fixed(address), _) => Ok(Location::Address(address)),
+            (Sum::Fixed(address), _) => Ok(Location::Address(ProcAddr(address))),
             (Sum::Register(register, offset), _) => Ok(Location::Relative(register, offset)),
             (Sum::Frame(offset), Moment::Entry) => Ok(Location::Stack(offset)),
             (Sum::Frame(offset), Moment::Inside(Some((register, base)))) => {
@@ -220,13 +224,13 @@ mod tests {
 
     const BIAS: LoadBias = LoadBias(0x1000);
 
-    fn located(moment: Moment, place: &Place, kind: Type) -> Location {
+    fn located(moment: Moment, place: &ValueLocation, kind: Type) -> Location {
         Locator { name: "x", moment, bias: BIAS }.object(place, kind).location
     }
 
     #[test]
     fn frames_are_counted_from_what_is_known() {
-        let place = Place::Memory(Expression::FrameBase.plus(16));
+        let place = ValueLocation::Memory(Expression::FrameBase.plus(16));
         let inside = Moment::Inside(Some((Register::Rbp, 16)));
         assert_eq!(located(Moment::Entry, &place, Type::INT), Location::Stack(16));
         assert_eq!(located(inside, &place, Type::INT), Location::Relative(Register::Rbp, 32));
@@ -237,13 +241,13 @@ mod tests {
 
     #[test]
     fn constants_are_as_wide_as_their_type() {
-        let value = Place::Value(Expression::Constant(0xffff_ffff));
+        let value = ValueLocation::Value(Expression::Constant(0xffff_ffff));
         let unsigned = Type::Int { width: Width::W32, signed: false };
         assert_eq!(located(Moment::Entry, &value, Type::INT), Location::Constant(-1));
         assert_eq!(located(Moment::Entry, &value, unsigned), Location::Constant(0xffff_ffff));
-        assert_eq!(located(Moment::Entry, &Place::Bytes(vec![0xfe]), Type::CHAR), Location::Constant(-2));
+        assert_eq!(located(Moment::Entry, &ValueLocation::Bytes(vec![0xfe]), Type::CHAR), Location::Constant(-2));
         let Location::Gone(reason) =
-            located(Moment::Entry, &Place::Bytes(vec![0, 0, 0x20, 0x40]), Type::Float(Width::W32))
+            located(Moment::Entry, &ValueLocation::Bytes(vec![0, 0, 0x20, 0x40]), Type::Float(Width::W32))
         else {
             panic!("a float")
         };
@@ -254,7 +258,7 @@ mod tests {
     fn values_are_what_registers_hold() {
         let pointer = Type::INT.pointer();
         let inside = Moment::Inside(None);
-        let of = |value: Expression, kind: &Type| located(inside, &Place::Value(value), kind.clone());
+        let of = |value: Expression, kind: &Type| located(inside, &ValueLocation::Value(value), kind.clone());
         assert_eq!(of(Expression::Register(5), &pointer), Location::Register(Register::Rdi));
         assert_eq!(of(Expression::Register(5).plus(8), &pointer), Location::Relative(Register::Rdi, 8));
         assert!(matches!(of(Expression::Register(5).plus(8), &Type::INT), Location::Gone(_)));

@@ -4,12 +4,10 @@
 
 use super::*;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 use trimtab_session::Passing;
-use trimtab_specimens::{HazardVariant, TextSnapshot, hazards, threads_running};
+use trimtab_specimens::{HazardVariant, TextSnapshot, hazards, threads_running, wait_for};
 use trimtab_types::Pid;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const TICKS_PER_SECOND: f64 = 1e9;
 
 /// The hazard, which ends with the test.
@@ -19,14 +17,6 @@ impl Drop for Hazard {
     fn drop(&mut self) {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
-    }
-}
-
-fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -132,7 +132,7 @@ fn has_static_mpi(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi)
 }
 
 /// True if it runs the program that asks: another agent, or another command of trimtab.
-fn is_our_own(processes: &dyn Processes, pid: Pid) -> Result<bool, Error> {
+pub(super) fn is_our_own(processes: &dyn Processes, pid: Pid) -> Result<bool, Error> {
     let program = processes.executable(pid)?;
     Ok(processes.executable(processes.own_pid()).is_ok_and(|own| own == program))
 }

@@ -12,6 +12,11 @@ use crate::slurm::{SlurmRun, SlurmTask, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::{Pid, Rank};
 
+/// Tasks begin their program within so long, in clock ticks of 10 ms: what Slurm runs before it takes a while.
+const PROLOG_TICKS: u64 = 3000;
+/// Programs have loaded MPI within so long, or are taken for none of MPI.
+const BEGINNING_TICKS: u64 = 500;
+
 /// Finds the ranks of a Slurm job on this machine, among programs that have an MPI library mapped.
 ///
 /// # Errors
@@ -37,6 +42,11 @@ impl Search<'_> {
         // Processes that an earlier run of the job left behind are of this job, but not of this run.
         let same_run = |member: &Member| member.restarts == run.restarts && member.identity.is_some();
         let members = self.originals(found.into_iter().filter(same_run).collect());
+        let coming = self.coming_tasks(&members);
+        if coming > 0 {
+            let seen = format!("{coming} of its tasks here have just begun, and are no ranks yet");
+            return Err(Error::NoSlurmRanks { job: shown(run), seen });
+        }
         let mut groups = self.groups(members);
         match groups.len() {
             0 => Err(self.no_slurm_ranks(run, &tasks)),
@@ -48,6 +58,29 @@ impl Search<'_> {
         }
     }
 
+    /// Tasks beside ranks of their step that are about to become ranks too: their program has just begun, or has not yet.
+    fn coming_tasks(&self, members: &[Member]) -> usize {
+        let newest_ticks = self.tree.pids().map(|pid| self.tree.start_time_ticks(pid)).max().unwrap_or(0);
+        let is_rank = |pid: Pid| members.iter().any(|member| member.pid == pid);
+        let is_coming = |pid: &Pid| {
+            let is_begun = !launcher::is_slurm_step(self.tree.command(*pid));
+            let young_ticks = if is_begun { BEGINNING_TICKS } else { PROLOG_TICKS };
+            self.tree.start_time_ticks(*pid) + young_ticks >= newest_ticks
+                && !is_rank(*pid)
+                && !self.tree.descendants(*pid).any(is_rank)
+                && !member::is_our_own(self.processes, *pid).unwrap_or(false)
+        };
+        let daemon =
+            |pid: Pid| self.tree.ancestors(pid).find(|above| launcher::is_slurm_step(self.tree.command(*above)));
+        let daemons: BTreeSet<Pid> = members.iter().filter_map(|member| daemon(member.pid)).collect();
+        let is_batch = |pid: &Pid| {
+            let task = SlurmTask::of_daemon(&self.processes.arguments(*pid).unwrap_or_default());
+            task.is_none_or(|task| !matches!(task.step, Step::Number(_)))
+        };
+        let steps = daemons.into_iter().filter(|pid| !is_batch(pid));
+        steps.flat_map(|pid| self.tree.children(pid)).filter(is_coming).count()
+    }
+
     /// Processes that Slurm counts to this run, by its daemons or by control groups; and by its list of them, if there is
     /// one: where a machine belongs to two clusters, a job of the other may have the same number.
     fn slurm_tasks(&self, run: &SlurmRun) -> BTreeMap<Pid, SlurmTask> {
@@ -57,7 +90,7 @@ impl Search<'_> {
             if launcher::is_slurm_step(self.tree.command(pid)) {
                 let arguments = self.processes.arguments(pid).unwrap_or_default();
                 if let Some(task) = SlurmTask::of_daemon(&arguments).filter(wanted) {
-                    tasks.extend(self.tree.descendants(pid).map(|pid| (pid, task)));
+                    tasks.extend(self.below_daemon(pid).map(|pid| (pid, task)));
                 }
             } else if let Some(group) = self.processes.control_group(pid).ok()
                 && let Some(task) = SlurmTask::of_group(&group).filter(wanted)
@@ -71,11 +104,17 @@ impl Search<'_> {
         tasks
     }
 
+    /// The processes that a step's daemon has begun. One that is about to become a task is still the daemon's own program, which
+    /// hides from the task's user.
+    fn below_daemon(&self, daemon: Pid) -> impl Iterator<Item = Pid> + '_ {
+        self.tree.descendants(daemon).filter(|pid| !launcher::is_slurm_step(self.tree.command(*pid)))
+    }
+
     /// Tasks that an `srun` started on this machine: those of its own table; where it keeps none, those of its job. If that
     /// is not known either there are none: other jobs' tasks may be the only ones here.
     pub(super) fn slurm_members(&self, srun: Pid) -> Result<Vec<Member>, Error> {
         let steps = self.tree.pids().filter(|pid| launcher::is_slurm_step(self.tree.command(*pid)));
-        let below: BTreeSet<Pid> = steps.flat_map(|step| self.tree.descendants(step)).collect();
+        let below: BTreeSet<Pid> = steps.flat_map(|step| self.below_daemon(step)).collect();
         if let Some(table) = mpir::table(self.processes, srun) {
             return self.members_of_table(srun, &table, &below);
         }
@@ -311,6 +350,42 @@ mod tests {
             error.contains("rank 0 in the table of launcher 50") && error.contains("rank 1 by PMI_RANK"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_task_that_has_not_begun_its_program_is_none_yet() {
+        let mut machine = machine();
+        for pid in [11, 12] {
+            let task = machine.processes.get_mut(&Pid(pid)).expect("a task");
+            (task.stat.command, task.hidden) = ("slurmstepd".to_owned(), true);
+        }
+        assert!(answer(&machine, None, 0).contains("no MPI rank of Slurm job 7 runs on this machine yet"));
+        let begin = |machine: &mut Recorded, pid: i32| {
+            let task = machine.processes.get_mut(&Pid(pid)).expect("a task");
+            (task.stat.command, task.hidden) = ("app".to_owned(), false);
+        };
+        begin(&mut machine, 12);
+        assert!(
+            answer(&machine, None, 0).contains("1 of its tasks here have just begun"),
+            "{}",
+            answer(&machine, None, 0)
+        );
+        // Slurm runs something before a task's program, which ends some time.
+        machine.processes.get_mut(&Pid(2)).expect("trimtab").stat.start_time_ticks = 1_000_000;
+        assert_eq!(answer(&machine, None, 0), "1=12");
+        machine.processes.get_mut(&Pid(2)).expect("trimtab").stat.start_time_ticks = 0;
+        begin(&mut machine, 11);
+        assert_eq!(answer(&machine, None, 0), "0=11 1=12");
+    }
+
+    /// A program beside ranks that is none of MPI has had its time.
+    #[test]
+    fn a_task_without_mpi_is_waited_for_a_moment() {
+        let mut machine = machine();
+        machine.add(Pid(13), Pid(10), "monitor").variables(&["SLURM_PROCID=2"]);
+        assert!(answer(&machine, None, 0).contains("have just begun"), "{}", answer(&machine, None, 0));
+        machine.processes.get_mut(&Pid(2)).expect("trimtab").stat.start_time_ticks = 1_000_000;
+        assert_eq!(answer(&machine, None, 0), "0=11 1=12");
     }
 
     #[test]

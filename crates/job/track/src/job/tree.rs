@@ -8,11 +8,11 @@ use trimtab_types::Pid;
 
 /// The processes of a machine, read once.
 pub(super) struct Tree {
-    nodes: BTreeMap<Pid, Node>,
+    nodes: BTreeMap<Pid, TreeProcess>,
     children: BTreeMap<Pid, Vec<Pid>>,
 }
 
-struct Node {
+struct TreeProcess {
     parent: Pid,
     command: String,
     start_time_ticks: u64,
@@ -30,7 +30,7 @@ impl Tree {
                     let role = role(processes.executable(pid).ok().as_deref(), &stat.command);
                     let (parent, start_time_ticks) = (stat.parent, stat.start_time_ticks);
                     tree.children.entry(parent).or_default().push(pid);
-                    tree.nodes.insert(pid, Node { parent, command: stat.command, start_time_ticks, role });
+                    tree.nodes.insert(pid, TreeProcess { parent, command: stat.command, start_time_ticks, role });
                 }
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),

@@ -30,34 +30,40 @@ pub struct Program;
 
 impl Scontrol for Program {
     fn ask(&self, words: &[&str]) -> Result<String, SlurmError> {
-        let command = shown(words);
-        let mut scontrol = Command::new("scontrol");
-        scontrol.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Messages and times as they are tested.
-        scontrol.env("LC_ALL", "C").env_remove("SLURM_TIME_FORMAT");
-        let failed = |source| SlurmError::NotInstalled { command: command.clone(), source };
-        let mut child = scontrol.spawn().map_err(failed)?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        std::thread::scope(|scope| {
-            let begin = |pipe| std::thread::Builder::new().spawn_scoped(scope, pipe);
-            let readers = begin(reader(out)).and_then(|out| Ok((out, begin(reader(err))?)));
-            let (out, err) = match readers {
-                Ok(readers) => readers,
-                Err(source) => {
-                    end(&mut child);
-                    return Err(SlurmError::NoThread { command, source });
-                }
-            };
-            let ended = wait(&mut child);
-            let text = |thread: std::thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
-            let (out, err) = (text(out), text(err));
-            match ended {
-                None => Err(SlurmError::NoAnswer { command, limit_s: LIMIT.as_secs() }),
-                Some(true) => Ok(out),
-                Some(false) => Err(SlurmError::Failed { command, said: said(&out, &err) }),
-            }
-        })
+        answer("scontrol", words, None)
     }
+}
+
+/// The output of one of Slurm's programs, with times in a format or in Slurm's own.
+pub(super) fn answer(program: &str, words: &[&str], time_format: Option<&str>) -> Result<String, SlurmError> {
+    let command = format!("`{program} {}`", words.join(" "));
+    let mut asked = Command::new(program);
+    asked.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Messages and times as they are tested.
+    asked.env("LC_ALL", "C").env_remove("SLURM_TIME_FORMAT");
+    asked.envs(time_format.map(|format| ("SLURM_TIME_FORMAT", format)));
+    let failed = |source| SlurmError::NotInstalled { command: command.clone(), source };
+    let mut child = asked.spawn().map_err(failed)?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let begin = |pipe| std::thread::Builder::new().spawn_scoped(scope, pipe);
+        let readers = begin(reader(out)).and_then(|out| Ok((out, begin(reader(err))?)));
+        let (out, err) = match readers {
+            Ok(readers) => readers,
+            Err(source) => {
+                end(&mut child);
+                return Err(SlurmError::NoThread { command, source });
+            }
+        };
+        let ended = wait(&mut child);
+        let text = |thread: std::thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
+        let (out, err) = (text(out), text(err));
+        match ended {
+            None => Err(SlurmError::NoAnswer { command, limit_s: LIMIT.as_secs() }),
+            Some(true) => Ok(out),
+            Some(false) => Err(SlurmError::Failed { command, said: said(&out, &err) }),
+        }
+    })
 }
 
 /// Reads all of a pipe as text.

@@ -8,6 +8,7 @@
 //!
 //! Next: `facts` for what Slurm says, `task` for what a process tells about itself.
 
+mod accounting;
 mod ahead;
 mod ask;
 mod error;
@@ -16,6 +17,7 @@ mod hosts;
 mod id;
 mod task;
 
+pub use accounting::{Accounting, default_partition, ended_unix_s, jobs_of_days};
 pub use ahead::Ahead;
 pub use ask::{Program, Recording, Scontrol};
 pub use error::SlurmError;

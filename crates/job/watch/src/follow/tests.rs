@@ -56,10 +56,10 @@ fn told(starts: &[Start]) -> Vec<String> {
     let words = |start: &Start| {
         let pids: Vec<String> = start.processes.iter().map(|process| process.pid.to_string()).collect();
         let what = match &start.what {
-            What::Job(job) => format!("job of {}", job.ranks.len()),
-            What::NotMpi => "no MPI".to_owned(),
-            What::Ended => "ended".to_owned(),
-            What::Refused(error) => error.to_string(),
+            ProgramKind::Job(job) => format!("job of {}", job.ranks.len()),
+            ProgramKind::NotMpi => "no MPI".to_owned(),
+            ProgramKind::Ended => "ended".to_owned(),
+            ProgramKind::Refused(error) => error.to_string(),
         };
         format!("{}: {}: {what}", start.number, pids.join(" "))
     };

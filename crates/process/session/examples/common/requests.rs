@@ -25,7 +25,7 @@ pub fn requests(modules: &Modules, flags: u8) -> Vec<FunctionRequest> {
                 continue;
             }
             let probe = Probe { function: requests.len() as u32, group: USER_GROUP, flags, ..Probe::ABSENT };
-            requests.push(FunctionRequest { name: function.name(), address, probe });
+            requests.push(FunctionRequest { name: function.name(), address, work: probe.into() });
         }
     }
     requests
@@ -34,7 +34,8 @@ pub fn requests(modules: &Modules, flags: u8) -> Vec<FunctionRequest> {
 /// The request with another number for its results.
 #[allow(dead_code, reason = "not every example chooses among all functions")]
 pub fn numbered(request: FunctionRequest, number: u32) -> FunctionRequest {
-    FunctionRequest { probe: Probe { function: number, ..request.probe }, ..request }
+    let probe = request.work.probe().copied().unwrap_or_default();
+    FunctionRequest { work: Probe { function: number, ..probe }.into(), ..request }
 }
 
 /// The code of all modules, as it is now.

@@ -2,6 +2,8 @@
 //!
 //! Next: `super::compile`.
 
+use trimtab_types::ProcAddr;
+
 /// One body's code, for the address it was compiled for.
 ///
 /// It is entered at [`Code::entry`] with the registers and the stack the program has at the point, and goes on behind its
@@ -14,7 +16,7 @@ pub struct Code {
     /// Offset of the first instruction.
     pub entry: usize,
     /// The address they are for.
-    pub at: u64,
+    pub at: ProcAddr,
     /// Instructions that one run executes at most, shared routines included (called functions are not).
     pub instructions_max: u64,
     /// Bytes of the program's stack that one run uses, without called functions: below the stack pointer, the 128 bytes
@@ -26,7 +28,7 @@ pub struct Code {
 
 impl Code {
     /// The address where the program enters.
-    pub fn entry_address(&self) -> u64 {
+    pub fn entry_address(&self) -> ProcAddr {
         self.at + self.entry as u64
     }
 }

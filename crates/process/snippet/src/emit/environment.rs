@@ -5,6 +5,7 @@
 use crate::emit::EmitError;
 use crate::ir;
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// How a thread tells itself from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +26,9 @@ pub enum ThreadKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Areas {
     /// Address of the process area.
-    pub process: u64,
+    pub process: ProcAddr,
     /// Address of the first thread area.
-    pub threads: u64,
+    pub threads: ProcAddr,
     /// Number of thread areas: a power of two, at least 2.
     pub thread_count: u32,
     /// Bytes from one thread area to the next: at least `Unit::thread_bytes`, below 2^31.
@@ -85,21 +86,21 @@ pub struct Routines {
 
 impl Routines {
     /// Names of the routines for people, with their addresses.
-    pub fn names(&self) -> [(&'static str, u64); 13] {
+    pub fn names(&self) -> [(&'static str, ProcAddr); 13] {
         [
-            ("claim a thread's area", self.claim),
-            ("find a range", self.range),
-            ("check that memory can be read", self.readable),
-            ("check memory read lately", self.hot),
-            ("check that memory can be written", self.writable),
-            ("compare a text", self.text_equal),
-            ("add to a histogram", self.histogram),
-            ("add times to a histogram", self.times_histogram),
-            ("hash the stack", self.stack_hash),
-            ("count a stack", self.stack_count),
-            ("reserve room for a message", self.reserve),
-            ("write words of a message", self.write_words),
-            ("copy a text", self.copy_text),
+            ("claim a thread's area", ProcAddr(self.claim)),
+            ("find a range", ProcAddr(self.range)),
+            ("check that memory can be read", ProcAddr(self.readable)),
+            ("check memory read lately", ProcAddr(self.hot)),
+            ("check that memory can be written", ProcAddr(self.writable)),
+            ("compare a text", ProcAddr(self.text_equal)),
+            ("add to a histogram", ProcAddr(self.histogram)),
+            ("add times to a histogram", ProcAddr(self.times_histogram)),
+            ("hash the stack", ProcAddr(self.stack_hash)),
+            ("count a stack", ProcAddr(self.stack_count)),
+            ("reserve room for a message", ProcAddr(self.reserve)),
+            ("write words of a message", ProcAddr(self.write_words)),
+            ("copy a text", ProcAddr(self.copy_text)),
         ]
     }
 }
@@ -144,13 +145,13 @@ pub struct VectorSave {
 #[derive(Clone, Debug)]
 pub struct Environment<'a> {
     /// Address at which `Code::bytes` will lie.
-    pub at: u64,
+    pub at: ProcAddr,
     /// Bytes to leave free at the entry: the caller puts instructions there that run before the body.
     pub room_before: usize,
     /// Address of the probed instruction (the value of `Rip`).
-    pub point: u64,
+    pub point: ProcAddr,
     /// Address of the gate word (32 bits, 0: closed), within 2 GiB of `at`.
-    pub gate: u64,
+    pub gate: ProcAddr,
     /// The shared areas.
     pub areas: &'a Areas,
     /// The shared routines, within 2 GiB of `at`.
@@ -181,9 +182,9 @@ impl<'a> Environment<'a> {
     /// A body's place with nothing known about the program: everything is kept, everything is checked.
     pub fn cautious(
         when: ir::When,
-        at: u64,
-        point: u64,
-        gate: u64,
+        at: ProcAddr,
+        point: ProcAddr,
+        gate: ProcAddr,
         areas: &'a Areas,
         routines: &'a Routines,
     ) -> Environment<'a> {

@@ -109,8 +109,8 @@ impl Generator<'_> {
     }
 
     fn look_at_gate(&mut self, closed: CodeLabel) -> Emitted {
-        self.w.reach(self.environment.gate)?;
-        let gate = self.w.near(self.environment.gate);
+        self.w.reach(self.environment.gate.0)?;
+        let gate = self.w.near(self.environment.gate.0);
         self.w.cmp(dword_ptr(gate), 0)?;
         Ok(self.w.je(closed)?)
     }
@@ -268,7 +268,7 @@ impl Generator<'_> {
         }
         let (found, other) = (self.w.create_label(), self.w.create_label());
         let owner = qword_ptr(r11 + thread_word::OWNER);
-        self.w.mov(r11, areas.threads)?;
+        self.w.mov(r11, areas.threads.0)?;
         self.w.cmp(owner, rax)?;
         self.w.jne(other)?;
         self.w.bind(found)?;

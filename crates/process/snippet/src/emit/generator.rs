@@ -126,7 +126,7 @@ impl<'a> Generator<'a> {
         environment: &'a Environment<'a>,
         plans: Plans,
     ) -> Result<Generator<'a>, EmitError> {
-        let mut w = Writer::new(environment.at, environment.areas.process)?;
+        let mut w = Writer::new(environment.at.0, environment.areas.process.0)?;
         let end = w.create_label();
         let when = bodies.first().map_or(When::Once, |body| body.when);
         Ok(Generator {

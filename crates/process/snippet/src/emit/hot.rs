@@ -84,7 +84,7 @@ impl Generator<'_> {
 
     /// The number of this place's word.
     fn hot_number(&self) -> u32 {
-        (self.environment.at >> 4) as u32 % process_word::HOT_RANGE_COUNT
+        (self.environment.at.0 >> 4) as u32 % process_word::HOT_RANGE_COUNT
     }
 }
 

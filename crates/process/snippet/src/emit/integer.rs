@@ -28,7 +28,7 @@ impl Generator<'_> {
         }
         match value {
             Expression::Int(constant) => Ok(self.w.mov(rax, *constant)?),
-            Expression::Register(Register::Rip) => Ok(self.w.mov(rax, self.environment.point)?),
+            Expression::Register(Register::Rip) => Ok(self.w.mov(rax, self.environment.point.0)?),
             Expression::Register(_) => self.stack_pointer(rax),
             Expression::Load { address, width, signed } => {
                 if self.is_early()

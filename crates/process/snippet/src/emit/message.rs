@@ -203,7 +203,7 @@ impl Generator<'_> {
         self.w.mov(rax, frame_word(position))?;
         self.w.and(rcx, rax)?;
         self.w.add(rdx, rcx)?;
-        let process = self.environment.areas.process;
+        let process = self.environment.areas.process.0;
         self.w.mov(rcx, process)?;
         self.w.add(rax, 1)?;
         Ok(self.w.mov(qword_ptr(rcx + rdx), rax)?)

@@ -11,6 +11,7 @@ use crate::emit::error::{EmitError, Emitted};
 use crate::emit::writer::Writer;
 use crate::ir::{HISTOGRAM_BUCKETS, STACKS_WORDS, process_word, thread_word};
 use iced_x86::code_asm::*;
+use trimtab_types::ProcAddr;
 
 /// Instructions of one address check: 64 halvings.
 pub(crate) const RANGE_INSTRUCTIONS_MAX: u64 = 64 * 9 + 48;
@@ -53,11 +54,11 @@ pub struct SharedRoutines {
 ///
 /// # Errors
 /// [`EmitError`] if the areas are no power of two in number, or too far apart.
-pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitError> {
+pub fn shared_routines(at: ProcAddr, areas: &Areas) -> Result<SharedRoutines, EmitError> {
     areas.check()?;
-    let mut shared = Shared { w: Writer::new(at, areas.process)?, areas };
+    let mut shared = Shared { w: Writer::new(at.0, areas.process.0)?, areas };
     let threads = shared.starts();
-    shared.w.dq(&[areas.threads])?;
+    shared.w.dq(&[areas.threads.0])?;
     let claim_label = shared.w.create_label();
     shared.w.bind(claim_label)?;
     let claim = shared.claim()?;
@@ -79,7 +80,7 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
     let write_words = shared.write_words()?;
     let copy_text = shared.copy_text(range_label)?;
     let encoded = shared.w.encode()?;
-    let address = |index: usize| at + u64::from(encoded.offsets[index]);
+    let address = |index: usize| at.0 + u64::from(encoded.offsets[index]);
     let addresses = Routines {
         claim: address(claim),
         range: address(range),
@@ -112,7 +113,7 @@ impl Shared<'_> {
 
     /// The process area's address.
     pub(crate) fn process_base(&mut self, into: AsmRegister64) -> Emitted {
-        let base = self.areas.process;
+        let base = self.areas.process.0;
         Ok(self.w.mov(into, base)?)
     }
 
@@ -131,11 +132,11 @@ impl Shared<'_> {
         // The first step leads to the thread's own first place.
         self.w.dec(r11)?;
         self.w.mov(ecx, self.areas.thread_count + 1)?;
-        self.w.mov(rdx, self.areas.threads)?;
+        self.w.mov(rdx, self.areas.threads.0)?;
         self.w.jmp(look)?;
         self.w.bind(next)?;
         self.w.imul_3(rdx, r11, self.areas.thread_stride as i32)?;
-        self.w.mov(r10, self.areas.threads)?;
+        self.w.mov(r10, self.areas.threads.0)?;
         self.w.add(rdx, r10)?;
         self.w.bind(look)?;
         let owner = qword_ptr(rdx + thread_word::OWNER);

@@ -8,7 +8,7 @@
 use super::body::Lowering;
 use super::context::{Made, OpenCalls, OpenKey, Resolver};
 use super::operand::{binary, unary};
-use super::parts::{Origin, Place};
+use super::parts::{BodyPlace, Origin};
 use super::places::{self, Here};
 use super::variables::Role;
 use crate::error::Span;
@@ -108,7 +108,7 @@ impl Resolver<'_> {
         bodies
     }
 
-    fn condition_places(&mut self, points: &[Point]) -> Vec<(When, Vec<Place>)> {
+    fn condition_places(&mut self, points: &[Point]) -> Vec<(When, Vec<BodyPlace>)> {
         let mut spots = Vec::new();
         for point in points {
             match places::spots(point, self.facts) {
@@ -117,7 +117,7 @@ impl Resolver<'_> {
             }
         }
         places::without_repetition(&mut spots);
-        let mut by_when: Vec<(When, Vec<Place>)> = Vec::new();
+        let mut by_when: Vec<(When, Vec<BodyPlace>)> = Vec::new();
         for spot in spots {
             match by_when.iter_mut().find(|(when, _)| *when == spot.when) {
                 Some((_, places)) => places.push(spot.place),
@@ -167,23 +167,23 @@ impl Resolver<'_> {
             OpenKey::Function(function) => BTreeSet::from([*function]),
             OpenKey::Probe(_) => table.functions.iter().copied().collect(),
         };
-        let made = |when, statements, place: fn(FunctionId) -> Place| {
+        let made = |when, statements, place: fn(FunctionId) -> BodyPlace| {
             let places = functions.iter().map(|function| place(*function)).collect();
             let span = self.script.probes[table.probe].span;
             Made { origin, probe: table.probe, when, statements, places, span }
         };
-        [made(When::Entry, entry, Place::Entry), made(When::Exit, exit, Place::Exit)]
+        [made(When::Entry, entry, BodyPlace::Entry), made(When::Exit, exit, BodyPlace::Exit)]
     }
 }
 
-fn made(start: bool, (when, places): (When, Vec<Place>), statements: Vec<Statement>, span: Span) -> Made {
+fn made(start: bool, (when, places): (When, Vec<BodyPlace>), statements: Vec<Statement>, span: Span) -> Made {
     let origin = if start { Origin::Start } else { Origin::Stop };
     Made { origin, probe: 0, when, statements, places, span }
 }
 
 /// Every place of every body, each once, by what calls it.
-fn gather_places(users: &[Made]) -> Vec<(When, Vec<Place>)> {
-    let mut by_when: Vec<(When, BTreeSet<Place>)> = Vec::new();
+fn gather_places(users: &[Made]) -> Vec<(When, Vec<BodyPlace>)> {
+    let mut by_when: Vec<(When, BTreeSet<BodyPlace>)> = Vec::new();
     for user in users {
         match by_when.iter_mut().find(|(when, _)| *when == user.when) {
             Some((_, places)) => places.extend(&user.places),

@@ -2,7 +2,7 @@
 //!
 //! Next: `body`, which makes one body with it.
 
-use super::parts::{Origin, Place};
+use super::parts::{BodyPlace, Origin};
 use super::variables::Variables;
 use crate::error::{Problem, Span};
 use crate::facts::{Facts, FunctionId};
@@ -25,7 +25,7 @@ pub(super) struct Made {
     pub(super) probe: usize,
     pub(super) when: ir::When,
     pub(super) statements: Vec<ir::Statement>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<BodyPlace>,
     pub(super) span: Span,
 }
 

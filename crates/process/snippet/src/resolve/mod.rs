@@ -30,7 +30,7 @@ use body::Lowering;
 pub use body::{TEMPORARIES_MAX, TEXT_BYTES_MAX};
 pub use context::Permissions;
 use context::{Made, OpenCalls, OpenKey, Resolver};
-pub use parts::{AREA_BYTES_MAX, Origin, Place};
+pub use parts::{AREA_BYTES_MAX, BodyPlace, Origin};
 use places::{Here, Spot};
 use std::collections::BTreeMap;
 pub use variables::{VARIABLES_MAX, words};
@@ -50,7 +50,7 @@ pub struct Compiled {
     /// The bodies and variables.
     pub unit: Unit,
     /// Where each body of the unit goes. At one place, bodies run in the order of the unit.
-    pub places: Vec<Vec<Place>>,
+    pub places: Vec<Vec<BodyPlace>>,
     /// Why each body of the unit is there.
     pub origins: Vec<Origin>,
     /// Where in the script each body of the unit stands.

@@ -313,7 +313,7 @@ impl Lowering<'_, '_> {
                 offset(Expression::Register(Register::Rsp), behind + return_address)
             }
             Location::Relative(register, behind) => offset(Expression::Register(register), behind),
-            Location::Address(address) => At::Memory(Expression::Int(address as i64)),
+            Location::Address(address) => At::Memory(Expression::Int(address.0 as i64)),
             Location::Constant(value) => At::Value(Expression::Int(value)),
             Location::Gone(reason) => return Err(Problem::new(Code::NotHere, span, reason)),
         };

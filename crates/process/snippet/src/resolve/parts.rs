@@ -10,7 +10,7 @@ pub const AREA_BYTES_MAX: u32 = 256 * 1024;
 
 /// Where a body goes, or what calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum BodyPlace {
     /// A function's entry.
     Entry(FunctionId),
     /// All exits of a function.

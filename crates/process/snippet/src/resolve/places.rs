@@ -2,7 +2,7 @@
 //!
 //! Next: `names`, which says what can be seen at each.
 
-use super::parts::{Lowered, Place};
+use super::parts::{BodyPlace, Lowered};
 use crate::error::{Code, Problem};
 use crate::facts::{Facts, FunctionId, SiteId};
 use crate::ir::When;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// One place of a probe, with what is known there.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
-    pub place: Place,
+    pub place: BodyPlace,
     pub when: When,
     pub here: Here,
 }
@@ -51,17 +51,19 @@ pub(super) fn spots(point: &Point, facts: &dyn Facts) -> Lowered<Vec<Spot>> {
     match &point.kind {
         PointKind::Entry(pattern) => functions(point, pattern, facts, true),
         PointKind::Exit(pattern) => functions(point, pattern, facts, false),
-        PointKind::Every { period_us } => spot(Place::Clock, When::Every { period_us: *period_us }, Here::nowhere()),
-        PointKind::Once => spot(Place::Once, When::Once, Here::nowhere()),
+        PointKind::Every { period_us } => {
+            spot(BodyPlace::Clock, When::Every { period_us: *period_us }, Here::nowhere())
+        }
+        PointKind::Once => spot(BodyPlace::Once, When::Once, Here::nowhere()),
         kind => {
             let moment = match kind {
                 PointKind::Call(call) if call.after => Moment::After,
                 PointKind::Call(_) => Moment::Before,
                 _ => Moment::Inside,
             };
-            let sites = facts.sites(kind).map_err(|reason| no_site(point, reason, facts))?;
+            let sites = facts.sites(kind).map_err(|reason| no_site(point, reason.to_string(), facts))?;
             let sites = sites.into_iter().map(|site| Spot {
-                place: Place::Site(site.id),
+                place: BodyPlace::Site(site.id),
                 when: When::At,
                 here: Here { moment, function: site.function, site: Some(site.id), callee: site.callee },
             });
@@ -89,8 +91,8 @@ fn functions(point: &Point, pattern: &FunctionPattern, facts: &dyn Facts, entry:
     }
     let spots = found.into_iter().map(|function| {
         let (place, when, moment) = match entry {
-            true => (Place::Entry(function), When::Entry, Moment::Entry),
-            false => (Place::Exit(function), When::Exit, Moment::Exit),
+            true => (BodyPlace::Entry(function), When::Entry, Moment::Entry),
+            false => (BodyPlace::Exit(function), When::Exit, Moment::Exit),
         };
         Spot { place, when, here: Here { moment, function: Some(function), site: None, callee: None } }
     });

@@ -12,7 +12,8 @@ use trimtab_snippet::reference::{Machine, run};
 use trimtab_snippet::table::{ARGUMENT_REGISTERS, Table};
 use trimtab_snippet::types::{Bits, Member, Struct, Type};
 use trimtab_snippet::values::{Named, RankAreas, Value, collect};
-use trimtab_snippet::{Compiled, Permissions, Place, compile};
+use trimtab_snippet::{BodyPlace, Compiled, Permissions, compile};
+use trimtab_types::ProcAddr;
 
 /// Where the program's stack lies.
 pub const STACK: u64 = 0x7fff_0000;
@@ -48,14 +49,14 @@ pub fn facts() -> Table {
     table.add_function("stripped", None, None);
     table.add_function("fflush", None, None);
     add_sites(&mut table);
-    table.add_global("phase", Type::INT, GLOBALS);
-    table.add_global("solver.c::residual", Type::DOUBLE, GLOBALS + 8);
-    table.add_global("list", pointer, GLOBALS + 16);
-    table.add_global("grid", Type::Array(Box::new(Type::DOUBLE), Some(4)), GLOBALS + 32);
-    table.add_global("title", Type::Array(Box::new(Type::CHAR), Some(16)), GLOBALS + 64);
-    table.add_global("one.c::twice", Type::INT, GLOBALS + 80);
-    table.add_global("two.c::twice", Type::INT, GLOBALS + 84);
-    table.add_global("first", particle, GLOBALS + 96);
+    table.add_global("phase", Type::INT, ProcAddr(GLOBALS));
+    table.add_global("solver.c::residual", Type::DOUBLE, ProcAddr(GLOBALS + 8));
+    table.add_global("list", pointer, ProcAddr(GLOBALS + 16));
+    table.add_global("grid", Type::Array(Box::new(Type::DOUBLE), Some(4)), ProcAddr(GLOBALS + 32));
+    table.add_global("title", Type::Array(Box::new(Type::CHAR), Some(16)), ProcAddr(GLOBALS + 64));
+    table.add_global("one.c::twice", Type::INT, ProcAddr(GLOBALS + 80));
+    table.add_global("two.c::twice", Type::INT, ProcAddr(GLOBALS + 84));
+    table.add_global("first", particle, ProcAddr(GLOBALS + 96));
     table.enumerators.insert("PHASE_SOLVE".into(), 2);
     table
 }
@@ -126,7 +127,7 @@ impl Run {
     }
 
     /// Runs all bodies at one place, in order.
-    pub fn at(&mut self, place: Place) {
+    pub fn at(&mut self, place: BodyPlace) {
         for (body, places) in self.compiled.unit.bodies.iter().zip(&self.compiled.places) {
             if places.contains(&place) {
                 run(&self.compiled.unit, body, &mut self.machine).expect("the front end makes well-formed trees");
@@ -138,12 +139,12 @@ impl Run {
         for (register, value) in ARGUMENT_REGISTERS.into_iter().zip(arguments) {
             self.machine.set_register(register, *value);
         }
-        self.at(Place::Entry(self.function(function)));
+        self.at(BodyPlace::Entry(self.function(function)));
     }
 
     pub fn exit(&mut self, function: &str, returned: u64) {
         self.machine.set_register(Register::Rax, returned);
-        self.at(Place::Exit(self.function(function)));
+        self.at(BodyPlace::Exit(self.function(function)));
     }
 
     pub fn variable(&self, name: &str) -> &Variable {

@@ -80,7 +80,7 @@ pub fn compare(world: &mut World, unit: &Unit, state: &State, script: &str) {
         let (native, wanted) = (area.as_ref().map_or(0, |area| area[at]), machine.thread[at]);
         assert!(same(native, wanted), "thread area at {offset}: {native:#x}, not {wanted:#x}\n{script}");
     }
-    let area = words(world, world.areas.process, unit.process_bytes);
+    let area = words(world, world.areas.process.0, unit.process_bytes);
     // Where addresses were lately is no meaning of the language.
     let hot = process_word::HOT_RANGES as usize / 8..process_word::FIRST_FREE as usize / 8;
     let meant = area.iter().zip(&machine.process).enumerate().filter(|(number, _)| !hot.contains(number));

@@ -140,7 +140,11 @@ fn script() -> Unit {
 fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [Register]) -> Island<'a> {
     Box::new(move |at| {
         let body = &unit.bodies[number];
-        let environment = Environment { at, free: RegisterSet::of(free), ..world.environment(body.when) };
+        let environment = Environment {
+            at: trimtab_types::ProcAddr(at),
+            free: RegisterSet::of(free),
+            ..world.environment(body.when)
+        };
         let code = compile(unit, body, &environment).expect("the body compiles");
         if std::env::var_os("LISTING").is_some() {
             println!("{body:?}\n{}", shown(&code));
@@ -153,7 +157,8 @@ fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [
 fn emitted_reentrant<'a>(world: &'a World, unit: &'a Unit, number: usize) -> Island<'a> {
     Box::new(move |at| {
         let body = &unit.bodies[number];
-        let environment = Environment { at, reentrant: true, ..world.environment(body.when) };
+        let environment =
+            Environment { at: trimtab_types::ProcAddr(at), reentrant: true, ..world.environment(body.when) };
         let code = compile(unit, body, &environment).expect("the body compiles");
         (code.bytes, code.entry)
     })
@@ -162,7 +167,7 @@ fn emitted_reentrant<'a>(world: &'a World, unit: &'a Unit, number: usize) -> Isl
 fn together<'a>(world: &'a World, unit: &'a Unit, numbers: [usize; 2], reentrant: bool) -> Island<'a> {
     Box::new(move |at| {
         let bodies = numbers.map(|number| &unit.bodies[number]);
-        let environment = Environment { at, reentrant, ..world.environment(When::Exit) };
+        let environment = Environment { at: trimtab_types::ProcAddr(at), reentrant, ..world.environment(When::Exit) };
         let code = compile_together(unit, &bodies, &environment).expect("the bodies compile");
         if std::env::var_os("LISTING").is_some() {
             println!("{bodies:?}\n{}", shown(&code));

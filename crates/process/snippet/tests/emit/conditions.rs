@@ -27,7 +27,7 @@ fn fold_free_add() -> Statement {
 
 /// Instructions from the entry to the end where no branch is taken: the way of a false condition.
 fn straight_way(code: &Code) -> Vec<Mnemonic> {
-    let mut decoder = Decoder::with_ip(64, &code.bytes[code.entry..], code.entry_address(), DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, &code.bytes[code.entry..], code.entry_address().0, DecoderOptions::NONE);
     let mut way = Vec::new();
     while decoder.can_decode() {
         let instruction = decoder.decode();

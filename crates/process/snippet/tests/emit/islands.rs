@@ -6,7 +6,8 @@ use crate::script::*;
 use crate::world::{CODE, State, World};
 use trimtab_snippet::emit::compile;
 use trimtab_snippet::ir::*;
-use trimtab_x86::{Exit, ExitKind, JumpForm, ProbeBytes, ProbePlace, Refusal, Site, SiteKind, WriteProbe};
+use trimtab_types::ProcAddr;
+use trimtab_x86::{Exit, ExitKind, JumpForm, PatchSite, ProbeBytes, ProbePlace, Refusal, SiteKind, WriteProbe};
 use trimtab_x86::{build_probe_island, encode_near_jump};
 
 const COUNTS: [(Area, Kind); 4] =
@@ -44,8 +45,8 @@ fn exit(at: u64, len: u8, kind: ExitKind) -> Exit {
     Exit { at, len, kind }
 }
 
-fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> Site {
-    Site {
+fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> PatchSite {
+    PatchSite {
         at,
         overwritten: at..at + 5,
         displaced: at..at + displaced,
@@ -57,18 +58,18 @@ fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> Site {
 }
 
 /// Builds the island of a site and patches the site.
-fn patch(world: &mut World, unit: &Unit, site: &Site, at: u64, probes: [&[usize]; 2]) {
+fn patch(world: &mut World, unit: &Unit, site: &PatchSite, at: u64, probes: [&[usize]; 2]) {
     let original = world.read(site.displaced.start, site.displaced.end - site.displaced.start);
     let island = {
         let [mut enter, mut leave] =
             probes.map(|list| list.iter().map(|&number| probe(world, unit, number)).collect::<Vec<Probe<'_>>>());
-        build_probe_island(site, &original, at, &mut enter, &mut leave).expect("the island fits")
+        build_probe_island(site, &original, ProcAddr(at), &mut enter, &mut leave).expect("the island fits")
     };
     world.write(at, &island.bytes);
     let jump = encode_near_jump(site.at, at + island.entry as u64).expect("the world is small");
     world.write(site.at, &jump);
     for (old, new) in island.moves {
-        assert!(site.displaced.contains(&old) && (at..at + island.bytes.len() as u64).contains(&new));
+        assert!(site.displaced.contains(&old.0) && (at..at + island.bytes.len() as u64).contains(&new.0));
     }
 }
 

@@ -491,7 +491,7 @@ fn what_contradicts_itself_is_refused() {
     let many = Statement::Let { temporary: 300, value: int(1) };
     assert!(matches!(refused(When::At, many), EmitError::FrameTooLarge { .. }));
     let mut environment = world.environment(When::At);
-    environment.gate = 1;
+    environment.gate = trimtab_types::ProcAddr(1);
     unit.bodies = vec![body(When::At, vec![add(0, int(1))])];
     assert!(matches!(compile(&unit, &unit.bodies[0], &environment), Err(EmitError::OutOfReach { to: 1, .. })));
 }

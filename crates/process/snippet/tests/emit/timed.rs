@@ -51,7 +51,7 @@ fn codes(world: &World, unit: &Unit, first_place: u64) -> (Code, Code) {
     assert!(bodies_are_reentrant(unit), "only additions");
     let environment = |when, number| {
         let mut environment = world.environment(when);
-        environment.at += (first_place + number) * 0x2000;
+        environment.at = environment.at + (first_place + number) * 0x2000;
         environment.reentrant = true;
         environment
     };

@@ -299,7 +299,7 @@ fn memory(world: &World, unit: &Unit, general: [u64; 16]) -> Memory {
     let words = |from: u64, bytes: u32| (0..bytes / 8).map(|number| world.word(from + 8 * u64::from(number))).collect();
     Memory {
         thread: words(world.expected_area(), unit.thread_bytes),
-        process: words(world.areas.process, unit.process_bytes),
+        process: words(world.areas.process.0, unit.process_bytes),
         data: world.read(world.base + DATA, DATA_LEN),
         general,
     }

@@ -7,6 +7,7 @@ use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, OpKind, Register};
 use trimtab_snippet::emit::{Areas, Code, Environment, SharedRoutines, ThreadKey, compile, shared_routines};
 use trimtab_snippet::ir::{Body, Unit, When, process_word, thread_word};
+use trimtab_types::ProcAddr;
 
 const LEN: usize = 0x80_0000;
 const ROUTINES: u64 = 0x1000;
@@ -102,15 +103,15 @@ impl World {
         let base = map(0, LEN);
         let home = far.unwrap_or(base);
         let areas = Areas {
-            process: home + PROCESS,
-            threads: home + THREADS,
+            process: ProcAddr(home + PROCESS),
+            threads: ProcAddr(home + THREADS),
             thread_count: THREAD_COUNT,
             thread_stride: THREAD_STRIDE,
             key: ThreadKey::SelfPointer,
             multiplier: 0x9e37_79b9_7f4a_7c15,
             thread_id_at: None,
         };
-        let shared = shared_routines(base + ROUTINES, &areas).expect("routines fit");
+        let shared = shared_routines(ProcAddr(base + ROUTINES), &areas).expect("routines fit");
         let mut world = World { base, far, areas, shared, leave: 0, return_address: [0x77; 8] };
         assert!((world.shared.bytes.len() as u64) < TRAMPOLINE - ROUTINES);
         let bytes = world.shared.bytes.clone();
@@ -123,8 +124,8 @@ impl World {
     /// Areas and data as at the beginning: recording, the gate open, data and stack readable, data writable.
     pub fn reset(&mut self) {
         let areas = [0u8; (THREAD_STRIDE * THREAD_COUNT) as usize];
-        self.write(self.areas.threads, &areas);
-        self.write(self.areas.process, &[0u8; 0xa000]);
+        self.write(self.areas.threads.0, &areas);
+        self.write(self.areas.process.0, &[0u8; 0xa000]);
         for (word, value) in [
             (process_word::RECORDING, 1),
             (process_word::RANK, 3),
@@ -142,10 +143,10 @@ impl World {
         let data = self.base + DATA;
         let stack = self.base + STACK;
         for (number, bound) in [data, data + DATA_LEN, stack, stack + STACK_LEN].into_iter().enumerate() {
-            self.write_word(self.areas.process + RANGES + 8 * number as u64, bound);
+            self.write_word(self.areas.process.0 + RANGES + 8 * number as u64, bound);
         }
-        self.write_word(self.areas.process + WRITABLES, data);
-        self.write_word(self.areas.process + WRITABLES + 8, data + DATA_LEN);
+        self.write_word(self.areas.process.0 + WRITABLES, data);
+        self.write_word(self.areas.process.0 + WRITABLES + 8, data + DATA_LEN);
         let fresh: Vec<u8> = (0..DATA_LEN).map(|at| (at * 37) as u8 ^ 0x5a).collect();
         self.write(data, &fresh);
         self.write_word(self.base + GATE, 1);
@@ -154,7 +155,14 @@ impl World {
     /// An environment in which nothing about the program is known.
     pub fn environment(&self, when: When) -> Environment<'_> {
         let (at, gate) = (self.base + CODE, self.base + GATE);
-        Environment::cautious(when, at, 0x1234_5678, gate, &self.areas, &self.shared.addresses)
+        Environment::cautious(
+            when,
+            ProcAddr(at),
+            ProcAddr(0x1234_5678),
+            ProcAddr(gate),
+            &self.areas,
+            &self.shared.addresses,
+        )
     }
 
     pub fn compile(&self, unit: &Unit, body: &Body) -> Code {
@@ -167,7 +175,7 @@ impl World {
 
     /// Runs code from a state, with the stack filled with a pattern; returns the state afterwards.
     pub fn run(&mut self, code: &Code, before: &State) -> State {
-        self.run_bytes(code.at, &code.bytes, code.entry_address(), before)
+        self.run_bytes(code.at.0, &code.bytes, code.entry_address().0, before)
     }
 
     /// As [`World::run`], for any bytes that fall through at their end.
@@ -204,9 +212,9 @@ impl World {
     pub fn function(&mut self, code: &Code) -> extern "C" fn() {
         let mut bytes = code.bytes.clone();
         bytes.push(0xc3);
-        self.write(code.at, &bytes);
+        self.write(code.at.0, &bytes);
         // SAFETY: the code was just written there; it changes no register but the flags and returns.
-        unsafe { std::mem::transmute::<*const (), extern "C" fn()>(code.entry_address() as *const ()) }
+        unsafe { std::mem::transmute::<*const (), extern "C" fn()>(code.entry_address().0 as *const ()) }
     }
 
     /// A function that calls two others, with the same stack pointer.
@@ -226,7 +234,7 @@ impl World {
     /// As [`World::compile`], for the `number`th place for code.
     pub fn compile_at(&self, unit: &Unit, body: &Body, number: u64) -> Code {
         let mut environment = self.environment(body.when);
-        environment.at += number * 0x2000;
+        environment.at = environment.at + number * 0x2000;
         compile(unit, body, &environment).expect("the body compiles")
     }
 
@@ -334,11 +342,11 @@ impl World {
     }
 
     pub fn process_word(&self, offset: u32) -> u64 {
-        self.word(self.areas.process + u64::from(offset))
+        self.word(self.areas.process.0 + u64::from(offset))
     }
 
     pub fn set_process_word(&mut self, offset: u32, value: u64) {
-        self.write_word(self.areas.process + u64::from(offset), value);
+        self.write_word(self.areas.process.0 + u64::from(offset), value);
     }
 
     /// The area of the calling thread, if it has one.
@@ -350,7 +358,7 @@ impl World {
     /// All areas that threads have taken.
     pub fn owned_areas(&self) -> Vec<u64> {
         let stride = u64::from(THREAD_STRIDE);
-        let areas = (0..u64::from(THREAD_COUNT)).map(|number| self.areas.threads + number * stride);
+        let areas = (0..u64::from(THREAD_COUNT)).map(|number| self.areas.threads.0 + number * stride);
         areas.filter(|area| self.word(area + u64::from(thread_word::OWNER)) != 0).collect()
     }
 
@@ -364,12 +372,12 @@ impl World {
         if let Some(own) = self.own_area() {
             return own;
         }
-        let first = self.areas.threads;
+        let first = self.areas.threads.0;
         if self.word(first + u64::from(thread_word::OWNER)) == 0 {
             return first;
         }
         let place = self.areas.first_place(thread_pointer());
-        self.areas.threads + u64::from(place) * u64::from(THREAD_STRIDE)
+        self.areas.threads.0 + u64::from(place) * u64::from(THREAD_STRIDE)
     }
 
     pub fn set_thread_word(&mut self, offset: u32, value: u64) {
@@ -379,12 +387,12 @@ impl World {
 
     /// A copy of the ring.
     pub fn ring(&self) -> Vec<u8> {
-        self.read(self.areas.process + RING, RING_BYTES)
+        self.read(self.areas.process.0 + RING, RING_BYTES)
     }
 
     /// The ring's word at a position.
     pub fn ring_word(&self, position: u64) -> u64 {
-        self.word(self.areas.process + RING + (position & (RING_BYTES - 1)))
+        self.word(self.areas.process.0 + RING + (position & (RING_BYTES - 1)))
     }
 }
 

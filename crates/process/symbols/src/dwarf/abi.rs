@@ -4,7 +4,7 @@
 //!
 //! Next: `function`, which asks.
 
-use super::expression::{Expression, Piece, Place};
+use super::expression::{Expression, Piece, ValueLocation};
 use super::types::{Encoding, MemberOffset, RecordKind, TypeId, TypeKind, Types};
 use crate::Machine;
 
@@ -31,9 +31,9 @@ const MEMBERS_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     /// One for each argument; `None` if not known.
-    pub arguments: Vec<Option<Place>>,
+    pub arguments: Vec<Option<ValueLocation>>,
     /// `None` for no result, or if not known.
-    pub result: Option<Place>,
+    pub result: Option<ValueLocation>,
 }
 
 /// An argument whose place is asked for.
@@ -87,13 +87,13 @@ struct State {
 }
 
 impl State {
-    fn argument(&mut self, types: &Types, argument: &Argument) -> Option<Place> {
+    fn argument(&mut self, types: &Types, argument: &Argument) -> Option<ValueLocation> {
         if argument.by_address || is_passed_by_address(types, argument.type_id) {
             return Some(match self.integer() {
-                Some(register) => Place::Memory(Expression::Register(register)),
+                Some(register) => ValueLocation::Memory(Expression::Register(register)),
                 None => {
-                    let Place::Memory(slot) = self.stack(WORD_BYTES, WORD_BYTES) else { return None };
-                    Place::Memory(Expression::Load { addr: Box::new(slot), bytes: WORD_BYTES as u8 })
+                    let ValueLocation::Memory(slot) = self.stack(WORD_BYTES, WORD_BYTES) else { return None };
+                    ValueLocation::Memory(Expression::Load { addr: Box::new(slot), bytes: WORD_BYTES as u8 })
                 }
             });
         }
@@ -115,7 +115,7 @@ impl State {
         Some(in_registers(&classes, &registers, size))
     }
 
-    fn result(&mut self, types: &Types, id: TypeId) -> Option<Place> {
+    fn result(&mut self, types: &Types, id: TypeId) -> Option<ValueLocation> {
         let stripped = types.stripped(id);
         if matches!(types.get(stripped)?.kind, TypeKind::Void) {
             return None;
@@ -142,9 +142,9 @@ impl State {
     }
 
     /// The caller passes the address first; the function returns it.
-    fn result_in_memory(&mut self) -> Place {
+    fn result_in_memory(&mut self) -> ValueLocation {
         self.integers += 1;
-        Place::Memory(Expression::Register(INTEGER_RESULTS[0]))
+        ValueLocation::Memory(Expression::Register(INTEGER_RESULTS[0]))
     }
 
     fn integer(&mut self) -> Option<u16> {
@@ -160,20 +160,20 @@ impl State {
     }
 
     /// The frame's base is where the stack pointer was before the call: the first argument in memory lies there.
-    fn stack(&mut self, size: u64, align: u64) -> Place {
+    fn stack(&mut self, size: u64, align: u64) -> ValueLocation {
         let align = align.max(WORD_BYTES);
         let offset = self.stack_bytes.checked_next_multiple_of(align).unwrap_or(self.stack_bytes);
         let padded = size.checked_next_multiple_of(WORD_BYTES).unwrap_or(size);
         self.stack_bytes = offset.saturating_add(padded);
-        Place::Memory(Expression::FrameBase.plus(offset))
+        ValueLocation::Memory(Expression::FrameBase.plus(offset))
     }
 }
 
-fn in_registers(classes: &[Class], registers: &[u16], size: u64) -> Place {
+fn in_registers(classes: &[Class], registers: &[u16], size: u64) -> ValueLocation {
     let is_split = classes.iter().filter(|class| **class != Class::Upper && **class != Class::None).count() > 1;
     match registers {
-        [] => Place::Gone,
-        [register] if !is_split && classes[0] != Class::None => Place::Register(*register),
+        [] => ValueLocation::Gone,
+        [register] if !is_split && classes[0] != Class::None => ValueLocation::Register(*register),
         _ => {
             let mut registers = registers.iter();
             let mut left = size * 8;
@@ -181,18 +181,18 @@ fn in_registers(classes: &[Class], registers: &[u16], size: u64) -> Place {
                 let size_bits = left.min(WORD_BYTES * 8);
                 left -= size_bits;
                 let register = if *class == Class::None { None } else { registers.next() };
-                let place = register.map_or(Place::Gone, |register| Place::Register(*register));
+                let place = register.map_or(ValueLocation::Gone, |register| ValueLocation::Register(*register));
                 Piece { place, size_bits, offset_bits: 0 }
             });
-            Place::Pieces(pieces.collect())
+            ValueLocation::Pieces(pieces.collect())
         }
     }
 }
 
 /// Both halves of a complex number of x87's format.
-fn x87_pair() -> Place {
-    let piece = |register| Piece { place: Place::Register(register), size_bits: 128, offset_bits: 0 };
-    Place::Pieces(X87_RESULTS.map(piece).to_vec())
+fn x87_pair() -> ValueLocation {
+    let piece = |register| Piece { place: ValueLocation::Register(register), size_bits: 128, offset_bits: 0 };
+    ValueLocation::Pieces(X87_RESULTS.map(piece).to_vec())
 }
 
 /// Classes that code must run to copy or destroy: so the compiler says, or they have a destructor, virtual functions,

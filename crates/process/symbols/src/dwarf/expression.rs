@@ -22,7 +22,7 @@ const NESTING_MAX: usize = 2;
 
 /// Where a value is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum ValueLocation {
     /// In memory, at the address this gives.
     Memory(Expression),
     /// In a register, by its DWARF number. Smaller values are in its low bits.
@@ -43,7 +43,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Piece {
     /// Where it is; never in further pieces.
-    pub place: Place,
+    pub place: ValueLocation,
     /// How long it is.
     pub size_bits: u64,
     /// Where it begins in that place.
@@ -179,25 +179,25 @@ struct Machine {
     nodes: usize,
     pieces: Vec<Piece>,
     /// The place by the operations so far, if it is not on the stack.
-    place: Option<Place>,
+    place: Option<ValueLocation>,
 }
 
 type Step<T> = Result<T, String>;
 
 impl<'a> Reader<'_, '_, 'a> {
     /// Where an expression says that something is. `initial` is what the stack begins with.
-    pub fn place(&self, expression: gimli::Expression<Slice<'a>>, initial: Option<Expression>) -> Place {
+    pub fn place(&self, expression: gimli::Expression<Slice<'a>>, initial: Option<Expression>) -> ValueLocation {
         if expression.0.is_empty() {
-            return Place::Gone;
+            return ValueLocation::Gone;
         }
-        self.run(expression, initial, 0).unwrap_or_else(Place::Unsupported)
+        self.run(expression, initial, 0).unwrap_or_else(ValueLocation::Unsupported)
     }
 
     /// The value that an expression calculates: of a bound, or of a member's offset.
     pub fn value(&self, expression: gimli::Expression<Slice<'a>>, initial: Option<Expression>) -> Option<Expression> {
         match self.place(expression, initial) {
-            Place::Memory(value) | Place::Value(value) => Some(value),
-            Place::Register(register) => Some(Expression::Register(register)),
+            ValueLocation::Memory(value) | ValueLocation::Value(value) => Some(value),
+            ValueLocation::Register(register) => Some(Expression::Register(register)),
             _ => None,
         }
     }
@@ -207,7 +207,7 @@ impl<'a> Reader<'_, '_, 'a> {
         expression: gimli::Expression<Slice<'a>>,
         initial: Option<Expression>,
         nesting: usize,
-    ) -> Step<Place> {
+    ) -> Step<ValueLocation> {
         let mut machine = Machine { stack: initial.into_iter().collect(), nodes: 1, pieces: vec![], place: None };
         let mut operations = expression.operations(self.unit.inner.encoding());
         for _ in 0..OPERATIONS_MAX {
@@ -224,9 +224,9 @@ impl<'a> Reader<'_, '_, 'a> {
             return machine.binary(operator);
         }
         match operation {
-            Operation::Register { register } => machine.place = Some(Place::Register(register.0)),
-            Operation::ImplicitValue { data } => machine.place = Some(Place::Bytes(data.slice().to_vec())),
-            Operation::StackValue => machine.place = Some(Place::Value(machine.pop()?)),
+            Operation::Register { register } => machine.place = Some(ValueLocation::Register(register.0)),
+            Operation::ImplicitValue { data } => machine.place = Some(ValueLocation::Bytes(data.slice().to_vec())),
+            Operation::StackValue => machine.place = Some(ValueLocation::Value(machine.pop()?)),
             Operation::Piece { size_in_bits, bit_offset } => machine.piece(size_in_bits, bit_offset.unwrap_or(0))?,
             Operation::RegisterOffset { register, offset, base_type } => {
                 let value = self.typed(Expression::Register(register.0), base_type)?;
@@ -373,26 +373,27 @@ impl Machine {
         if self.pieces.len() >= PIECES_MAX {
             return Err(format!("more than {PIECES_MAX} pieces"));
         }
-        let place = self.place.take().or_else(|| self.stack.pop().map(Place::Memory)).unwrap_or(Place::Gone);
+        let place =
+            self.place.take().or_else(|| self.stack.pop().map(ValueLocation::Memory)).unwrap_or(ValueLocation::Gone);
         self.pieces.push(Piece { place, size_bits, offset_bits });
         Ok(())
     }
 
-    fn finish(mut self) -> Step<Place> {
+    fn finish(mut self) -> Step<ValueLocation> {
         if !self.pieces.is_empty() {
-            return Ok(Place::Pieces(self.pieces));
+            return Ok(ValueLocation::Pieces(self.pieces));
         }
         match self.place.take() {
             Some(place) => Ok(place),
-            None => self.pop().map(Place::Memory),
+            None => self.pop().map(ValueLocation::Memory),
         }
     }
 }
 
 /// The value that a register, or a sum with one, had at the function's entry.
-fn at_entry(inner: Place) -> Step<Expression> {
+fn at_entry(inner: ValueLocation) -> Step<Expression> {
     match inner {
-        Place::Register(register) | Place::Memory(Expression::Register(register)) => {
+        ValueLocation::Register(register) | ValueLocation::Memory(Expression::Register(register)) => {
             Ok(Expression::RegisterAtEntry(register))
         }
         _ => Err("a value at entry that no register held".to_string()),

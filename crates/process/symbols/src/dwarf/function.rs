@@ -5,7 +5,7 @@
 use super::abi::{self, Argument, STACK_POINTER};
 use super::blocks::SourcePlace;
 use super::error::LookupError;
-use super::expression::{Expression, Place, Reader};
+use super::expression::{Expression, Reader, ValueLocation};
 use super::names::Chain;
 use super::program::{EntryId, Program};
 use super::types::{TypeId, Types};
@@ -49,7 +49,7 @@ pub struct Function {
     /// The type it returns; `void` for nothing.
     pub result: TypeId,
     /// Where the result is when it returns; `None` for none, or if not known.
-    pub result_at_exit: Option<Place>,
+    pub result_at_exit: Option<ValueLocation>,
     /// It is called as the ABI says; the compiler's clones (`f.isra.0`) may get arguments in other registers, and only
     /// some of them.
     pub is_conventional: bool,
@@ -88,7 +88,8 @@ impl<'a> Program<'a> {
             .zip(&by_address)
             .map(|(variable, by_address)| Argument { type_id: variable.type_id, by_address: *by_address });
         let signature = abi::signature(self.machine(), types, arguments, result);
-        let stated: Vec<Option<Place>> = variables.iter().map(|variable| stated_at_entry(variable, entry?)).collect();
+        let stated: Vec<Option<ValueLocation>> =
+            variables.iter().map(|variable| stated_at_entry(variable, entry?)).collect();
         let is_conventional = entry.is_some()
             && die.attr(gimli::DW_AT_calling_convention) != Some(NO_CONVENTION)
             && stated.iter().zip(&signature.arguments).all(|(stated, conventional)| agree(stated, conventional));
@@ -139,8 +140,8 @@ impl<'a> Program<'a> {
         let reader = Reader { units: &self.units, unit, function_base: &Expression::FunctionBase };
         let place = die.attr(gimli::DW_AT_frame_base).and_then(|value| value.exprloc_value());
         Ok(match place.map(|expression| reader.place(expression, None)) {
-            Some(Place::Memory(base) | Place::Value(base)) => base,
-            Some(Place::Register(register)) => Expression::Register(register),
+            Some(ValueLocation::Memory(base) | ValueLocation::Value(base)) => base,
+            Some(ValueLocation::Register(register)) => Expression::Register(register),
             // Lists of frame bases are of compilers of the last century.
             _ => Expression::FunctionBase,
         })
@@ -200,23 +201,23 @@ impl<'a> Program<'a> {
 
 /// Where the compiler says a parameter is at the function's first instruction: what a list says for that very address.
 /// A place for all addresses is one in the frame, which is not set up yet.
-fn stated_at_entry(variable: &Variable, entry: FileAddr) -> Option<Place> {
+fn stated_at_entry(variable: &Variable, entry: FileAddr) -> Option<ValueLocation> {
     let listed = variable.places.iter().find(|place| place.range.is_some() && place.holds_at(entry))?;
     match &listed.place {
-        Place::Unsupported(_) | Place::Gone => None,
+        ValueLocation::Unsupported(_) | ValueLocation::Gone => None,
         // Here and now, what a register held at entry is what it holds.
-        Place::Value(Expression::RegisterAtEntry(register)) => Some(Place::Register(*register)),
+        ValueLocation::Value(Expression::RegisterAtEntry(register)) => Some(ValueLocation::Register(*register)),
         place => Some(place.clone()),
     }
 }
 
 /// True if what the compiler says of an argument is what the convention says, as far as both say something.
-fn agree(stated: &Option<Place>, conventional: &Option<Place>) -> bool {
+fn agree(stated: &Option<ValueLocation>, conventional: &Option<ValueLocation>) -> bool {
     match (stated, conventional) {
-        (Some(Place::Register(stated)), Some(Place::Register(conventional))) => stated == conventional,
-        (Some(Place::Register(_)), Some(Place::Memory(_))) => false,
+        (Some(ValueLocation::Register(stated)), Some(ValueLocation::Register(conventional))) => stated == conventional,
+        (Some(ValueLocation::Register(_)), Some(ValueLocation::Memory(_))) => false,
         // A constant, or what can be calculated from others, is no argument any more.
-        (Some(Place::Value(_) | Place::Bytes(_)), _) => false,
+        (Some(ValueLocation::Value(_) | ValueLocation::Bytes(_)), _) => false,
         _ => true,
     }
 }
@@ -224,10 +225,10 @@ fn agree(stated: &Option<Place>, conventional: &Option<Place>) -> bool {
 /// True if an argument is passed by its address, as Fortran's are and those of C++ classes that need copying: then its
 /// places are reached through one. `None` if it has no place that tells.
 fn by_address(variable: &Variable) -> Option<bool> {
-    let tells = |place: &Place| match place {
-        Place::Memory(Expression::Load { .. } | Expression::RegisterAtEntry(_)) => Some(true),
-        Place::Memory(Expression::Register(register)) => Some(*register != STACK_POINTER),
-        Place::Memory(_) | Place::Register(_) | Place::Pieces(_) => Some(false),
+    let tells = |place: &ValueLocation| match place {
+        ValueLocation::Memory(Expression::Load { .. } | Expression::RegisterAtEntry(_)) => Some(true),
+        ValueLocation::Memory(Expression::Register(register)) => Some(*register != STACK_POINTER),
+        ValueLocation::Memory(_) | ValueLocation::Register(_) | ValueLocation::Pieces(_) => Some(false),
         _ => None,
     };
     variable.places.iter().find_map(|place| tells(&place.place))

@@ -2,7 +2,7 @@
 //!
 //! Next: `expression` for calculations, `variable` for whose place it is.
 
-use super::expression::{Expression, Place, Reader};
+use super::expression::{Expression, Reader, ValueLocation};
 use super::program::Program;
 use super::units::{Die, Slice, Unit};
 use gimli::AttributeValue;
@@ -16,7 +16,7 @@ pub struct PlaceInRange {
     /// The addresses; `None` for all in which the variable is visible.
     pub range: Option<Range<FileAddr>>,
     /// The place there.
-    pub place: Place,
+    pub place: ValueLocation,
 }
 
 impl PlaceInRange {
@@ -65,11 +65,13 @@ impl<'a> Program<'a> {
 }
 
 /// The place of what is the same number wherever it is visible.
-fn constant(die: &Die<'_>) -> Option<Place> {
+fn constant(die: &Die<'_>) -> Option<ValueLocation> {
     match die.attr(gimli::DW_AT_const_value)? {
-        AttributeValue::Block(bytes) | AttributeValue::String(bytes) => Some(Place::Bytes(bytes.slice().to_vec())),
-        AttributeValue::Sdata(value) => Some(Place::Value(Expression::Constant(value.cast_unsigned()))),
-        AttributeValue::Data16(value) => Some(Place::Bytes(value.to_le_bytes().to_vec())),
-        value => Some(Place::Value(Expression::Constant(value.udata_value()?))),
+        AttributeValue::Block(bytes) | AttributeValue::String(bytes) => {
+            Some(ValueLocation::Bytes(bytes.slice().to_vec()))
+        }
+        AttributeValue::Sdata(value) => Some(ValueLocation::Value(Expression::Constant(value.cast_unsigned()))),
+        AttributeValue::Data16(value) => Some(ValueLocation::Bytes(value.to_le_bytes().to_vec())),
+        value => Some(ValueLocation::Value(Expression::Constant(value.udata_value()?))),
     }
 }

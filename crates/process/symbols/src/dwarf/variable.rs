@@ -3,7 +3,7 @@
 //! Next: `place` for where they are, `function` for parameters.
 
 use super::error::LookupError;
-use super::expression::{Expression, Place};
+use super::expression::{Expression, ValueLocation};
 use super::names::Chain;
 use super::place::PlaceInRange;
 use super::program::{EntryId, Program};
@@ -35,17 +35,17 @@ pub struct Variable {
 
 impl Variable {
     /// Where it is when the instruction at `addr` is about to run; `None` if it is nowhere then.
-    pub fn place_at(&self, addr: FileAddr) -> Option<&Place> {
+    pub fn place_at(&self, addr: FileAddr) -> Option<&ValueLocation> {
         // A narrower statement beats one for all addresses.
         let listed = self.places.iter().find(|place| place.range.is_some() && place.holds_at(addr));
         let found = listed.or_else(|| self.places.iter().find(|place| place.holds_at(addr)));
-        found.map(|place| &place.place).filter(|place| **place != Place::Gone)
+        found.map(|place| &place.place).filter(|place| **place != ValueLocation::Gone)
     }
 
     /// Its address, if it has one and keeps it: global and static variables.
     pub fn fixed_address(&self) -> Option<FileAddr> {
         match self.places.first().map(|place| &place.place) {
-            Some(Place::Memory(Expression::Address(addr))) => Some(*addr),
+            Some(ValueLocation::Memory(Expression::Address(addr))) => Some(*addr),
             _ => None,
         }
     }
@@ -53,7 +53,7 @@ impl Variable {
     /// Its offset in each thread's copy of this file's thread-local data, if it is thread-local.
     pub fn thread_local_offset(&self) -> Option<u64> {
         match self.places.first().map(|place| &place.place) {
-            Some(Place::Memory(Expression::ThreadLocal(offset))) => match **offset {
+            Some(ValueLocation::Memory(Expression::ThreadLocal(offset))) => match **offset {
                 Expression::Constant(offset) => Some(offset),
                 // GCC writes the offset as an address that is never relocated.
                 Expression::Address(offset) => Some(offset.0),
@@ -70,7 +70,7 @@ pub struct Parameter {
     /// The variable, and where it is while the function runs.
     pub variable: Variable,
     /// Where it is at the function's very first instruction, before anything is saved; `None` if not known.
-    pub at_entry: Option<Place>,
+    pub at_entry: Option<ValueLocation>,
 }
 
 impl<'a> Program<'a> {

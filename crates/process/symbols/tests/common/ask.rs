@@ -1,6 +1,6 @@
 //! Every question that debugging information can be asked, for inputs of which only survival is expected.
 
-use trimtab_symbols::dwarf::{Index, Place, Program, Types};
+use trimtab_symbols::dwarf::{Index, Program, Types, ValueLocation};
 use trimtab_types::FileAddr;
 
 /// Asks about addresses, names and lines. Answers do not matter, except where they must agree with each other.
@@ -13,7 +13,7 @@ pub fn ask_everything(facts: &Program<'_>, addrs: &[FileAddr], names: &[&str]) {
         let _ = facts.inlined_at(addr);
         for variable in facts.variables_at(addr, &mut types).unwrap_or_default() {
             let _ = (variable.fixed_address(), variable.thread_local_offset());
-            assert!(variable.place_at(addr) != Some(&Place::Gone));
+            assert!(variable.place_at(addr) != Some(&ValueLocation::Gone));
         }
         let Some(id) = function else { continue };
         if let Ok(function) = facts.function(id, &mut types) {

@@ -2,7 +2,7 @@
 
 use super::Planned;
 use std::collections::BTreeMap;
-use trimtab_x86::{Exit, ExitKind, JumpForm, Site, SiteKind};
+use trimtab_x86::{Exit, ExitKind, JumpForm, PatchSite, SiteKind};
 
 /// Counts over some functions.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-fn form(site: &Site) -> &'static str {
+fn form(site: &PatchSite) -> &'static str {
     match (site.kind, site.jump, &site.carrier) {
         (SiteKind::Entry, JumpForm::Near5, _) => "entry near",
         (SiteKind::Entry, JumpForm::Short2 { .. }, None) => "entry short",

@@ -328,3 +328,55 @@ GIVEN(other, given_behind_chosen) { int *q = check(1) ? &nsteps_g : &l->it; for 
 LOOP bump(int i) { field[i & 7] += 1; __asm__ volatile("":::"memory"); }
 LOOP bump_by(int i, const struct limits *l) { field[i & 7] += l->dt; __asm__ volatile("":::"memory"); }
 GIVEN(plain, given_left_in_register) { bump_by(1, l); for (int i = 0; i < l->nsteps; i++) { step(i); bump(i); bump_by(i, l); bump(i); } }
+/* Several conditions that are one value before they are tested: by one of them alone nothing is said of the end. */
+EXITS(both) { double t = 0; int it = 0; while (t < n && it < 2 * n) { step(it); it++; t += 1; } }
+EXITS(both_turned) { double t = 0; int it = 0; while (it < 2 * n && t < n) { step(it); it++; t += 1; } }
+OTHER(either) { double t = 0; int it = 0; while (it < n / 2 || t < n) { step(it); it++; t += 1; } }
+OTHER(either_turned) { double t = 0; int it = 0; while (t < n || it < n / 2) { step(it); it++; t += 1; } }
+EXITS(not_either) { double t = 0; int it = 0; while (!(t >= n || it >= 2 * n)) { step(it); it++; t += 1; } }
+OTHER(not_both) { double t = 0; int it = 0; while (!(t >= n && it >= n / 2)) { step(it); it++; t += 1; } }
+OTHER(chosen_end) { double t = 0; int it = 0; while (t < n / 2 ? it < n / 2 + 1 : it < n) { step(it); it++; t += 1; } }
+EXITS(chosen_or_none) { double t = 0; int it = 0; while (t < n ? it < 2 * n : 0) { step(it); it++; t += 1; } }
+OTHER(chosen_or_on) { double t = 0; int it = 0; while (t < n ? 1 : it < n / 2) { step(it); it++; t += 1; } }
+EXITS(bits_of_both) { double t = 0; int it = 0; while ((t < n) & (it < 2 * n)) { step(it); it++; t += 1; } }
+OTHER(bits_of_either) { double t = 0; int it = 0; while ((t < n) | (it < n / 2)) { step(it); it++; t += 1; } }
+OTHER(bits_of_one) { double t = 0; int it = 0; while ((t < n) ^ (it >= 2 * n)) { step(it); it++; t += 1; } }
+EXITS(both_kept) { double t = 0; int it = 0; bool go = n > 0; while (go) { step(it); it++; t += 1; go = t < n && it < 2 * n; } }
+OTHER(either_kept) { double t = 0; int it = 0; bool go = n > 0; while (go) { step(it); it++; t += 1; go = t < n || it < n / 2; } }
+OTHER(both_late) { int it = 0; bool go = n > 0, next = n > 0; while (go) { step(it); it++; go = next; next = residual() > .5 && it < n; } }
+EXITS(do_both) { double t = 0; int it = 0; do { step(it); it++; t += 1; } while (t < n && it < 2 * n); }
+OTHER(do_either) { double t = 0; int it = 0; do { step(it); it++; t += 1; } while (t < n || it < n / 2); }
+EXITS(both_of_three) { double t = 0; int it = 0; while (residual() > .5 && t < n && it < 2 * n) { step(it); it++; t += 1; } }
+OTHER(both_or_third) { double t = 0; int it = 0; while ((residual() > .5 && it < n / 2) || t < n) { step(it); it++; t += 1; } }
+EXITS(both_and_either) { double t = 0; int it = 0; while ((residual() > 2 || t < n) && it < 2 * n) { step(it); it++; t += 1; } }
+OTHER(skipped_if_both) { double t = 0; int it = 0; while (it < n) { step(it); bool is = t > 3 && it < n / 2; if (is) it += 2; it++; t += 1; } }
+OTHER(left_if_not_both) { double t = 0; int it = 0; for (;;) { bool out = t >= n && it >= n / 2; if (out) break; step(it); it++; t += 1; } }
+EXITS(left_if_either) { double t = 0; int it = 0; for (;;) { bool out = t >= n || it >= 2 * n; if (out) break; step(it); it++; t += 1; } }
+/* The counter's first value, put there before calls that may change it, or may not. */
+__attribute__((noinline, noclone)) void put_first(int *p, int v) { *p = v; __asm__ volatile("":::"memory"); }
+__attribute__((noinline, noclone)) void put_behind(int *p, int v) { p[1] = v; __asm__ volatile("":::"memory"); }
+__attribute__((noinline, noclone)) void move_by(struct limits *l, int v) { l->it = v; __asm__ volatile("":::"memory"); }
+PLAIN(first_left) { int it = 0, m; get(&m, n); work(field, 1); do { step(it); it++; } while (it < m); }
+PLAIN(first_left_long) { long it = 5, m = n + 5; char text[16]; snprintf(text, 16, "%ld", m); work(field, 1); do { step((int)it); it++; } while (it < m); }
+PLAIN(first_left_while) { int it = 3; double s[4]; work(s, 2); check(1); while (it < n + 3) { step(it); work(s, 1); it++; } }
+OTHER(first_lent) { int it = 0; get(&it, n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_lent_by_wrapper) { int it = 0; hands_on(&it, n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_lent_by_pointed_wrapper) { int it = 0; hands_on_by_pointer(&it, n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_lent_here) { int it = 0; put_first(&it, n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_lent_once) { int it = 0; if (check(n) == 0) put_first(&it, n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_read) { char text[16]; int it = 0; snprintf(text, 16, "%d", n / 4); sscanf(text, "%d", &it); do { step(it); it++; } while (it < n); }
+OTHER(first_copied) { int it = 0, k = n / 4; get(&k, k); memcpy(&it, &k, sizeof it + check(0)); do { step(it); it++; } while (it < n); }
+OTHER(first_aliased) { int it = 0, other = 0, *p = check(1) ? &other : &it; *p = n / 4; do { step(it); it++; } while (it < n); }
+OTHER(first_in_struct) { struct limits l = {.5, n, 0}; move_by(&l, n / 4); do { step(l.it); l.it++; } while (l.it < n); }
+OTHER(first_in_array) { int m[3] = {0, 0, n}; put_behind(m, n / 4); do { step(m[1]); m[1]++; } while (m[1] < n); }
+OTHER(first_kept_pointer) { int it = 0; struct { int *p; int k; } r = {&it, 1}; work(field, r.k); *r.p = n / 4; do { step(it); it++; } while (it < n); }
+OTHER(first_on_one_way) { int it = 0; work(field, 1); if (check(n) == 0) it = n / 4; work(field, 1); do { step(it); it++; } while (it < n); }
+OTHER(first_counted) { int it = 0; for (int k = 0; k < n / 4; k++) { work(field, k); it++; } do { step(it); it++; } while (it < n); }
+OTHER(first_in_union) { union { int it; short s[2]; } u; u.it = 0; u.s[0] = (short)(n / 4); work(field, 1); do { step(u.it); u.it++; } while (u.it < n); }
+OTHER(first_by_bytes) { int it = 0; char *p = (char *)&it; work(field, 1); p[check(1)] = (char)(n / 4); do { step(it); it++; } while (it < n); }
+OTHER(first_by_index) { int it = 0, *p = &it; work(field, 1); p[check(1)] = n / 4; do { step(it); it++; } while (it < n); }
+OTHER(counter_by_bytes) { int it = 0; char *p = (char *)&it; while (it < n) { step(it); if (it == 5) p[check(1)] += 2; it++; } }
+OTHER(counter_by_index) { int it = 0, *p = &it; while (it < n) { step(it); if (it == 5) p[check(1)] += 2; it++; } }
+OTHER(bound_by_bytes) { int m = n; char *p = (char *)&m; for (int i = 0; i < m; i++) { step(i); if (i == 5) p[check(1)] += 2; } }
+OTHER(bound_by_index) { int m = n, *p = &m; for (int i = 0; i < m; i++) { step(i); if (i == 5) p[check(1)] += 2; } }
+OTHER(static_bound_by_index) { hidden = n; int *p = &hidden; for (int i = 0; i < hidden; i++) { step(i); if (i == 5) p[check(1)] += 2; } }

@@ -6,8 +6,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register}
 use std::collections::BTreeSet;
 use std::ops::Range;
 use trimtab_x86::{
-    Analysis, CodeRange, FunctionCode, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, ReadMemory, Refusal, Site, Springboards,
-    analyse, function_sites, offer_padding, relocate,
+    Analysis, CodeRange, FunctionCode, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, PatchSite, ReadMemory, Refusal,
+    Springboards, analyse, function_sites, offer_padding, relocate,
 };
 
 const ADDR: u64 = 0x40_0f80;
@@ -42,7 +42,7 @@ pub fn check(input: &[u8]) -> usize {
     offer_padding(&code, &analysis, &mut springboards);
     let sites = function_sites(&code, &analysis, &mut springboards);
     assert_eq!(sites, function_sites(&code, &analysis, &mut springboards), "planning again agrees");
-    let mut all: Vec<Site> = sites.exits.iter().filter_map(|(_, site)| site.clone().ok()).collect();
+    let mut all: Vec<PatchSite> = sites.exits.iter().filter_map(|(_, site)| site.clone().ok()).collect();
     all.extend(sites.entry.ok());
     all.sort_by_key(|site| site.at);
     all.dedup();
@@ -66,7 +66,7 @@ impl ReadMemory for Bytes<'_> {
     }
 }
 
-fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) {
+fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &PatchSite) {
     assert_eq!(site.at, site.overwritten.start);
     assert_eq!(site.at, site.displaced.start);
     let inside = code.ranges.iter().find(|range| range.contains(site.at)).expect("a site lies in the code");
@@ -95,7 +95,7 @@ fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) {
 }
 
 /// Neither displaced nor written over is what the kernel knows by its address.
-fn check_stays(code: &FunctionCode<'_>, site: &Site) {
+fn check_stays(code: &FunctionCode<'_>, site: &PatchSite) {
     let board = match site.jump {
         JumpForm::Short2 { via } => Some(via..via + NEAR_JUMP_LEN),
         JumpForm::Near5 => None,
@@ -129,7 +129,7 @@ fn check_no_faults(code: &FunctionCode<'_>, moved: &Range<u64>) {
     }
 }
 
-fn check_overlaps(sites: &[Site]) {
+fn check_overlaps(sites: &[PatchSite]) {
     let mut taken: Vec<Range<u64>> = Vec::new();
     let mut carriers = BTreeSet::new();
     let mut boards = Vec::new();

@@ -6,8 +6,9 @@ use crate::arena::{self, Arena, Outcome};
 use crate::function::{self, Function};
 use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    CodeRange, FunctionCode, JumpForm, ProbeBytes, ProbeCode, ProbePlace, Purpose, Refusal, Site, WindowCode,
+    CodeRange, FunctionCode, JumpForm, PatchSite, ProbeBytes, ProbeCode, ProbePlace, Purpose, Refusal, WindowCode,
     WriteProbe, analyse, build_carrier, build_island, build_probe_island, encode_near_jump, encode_short_jump,
     relocate,
 };
@@ -41,12 +42,12 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs without and with probes at `sites`; the original is put back afterwards.
-    pub fn compare(&mut self, sites: &[Site]) -> (Outcome, Outcome) {
+    pub fn compare(&mut self, sites: &[PatchSite]) -> (Outcome, Outcome) {
         self.compare_for(Purpose::Calls, sites)
     }
 
     /// The same for a purpose.
-    pub fn compare_for(&mut self, purpose: Purpose, sites: &[Site]) -> (Outcome, Outcome) {
+    pub fn compare_for(&mut self, purpose: Purpose, sites: &[PatchSite]) -> (Outcome, Outcome) {
         let expected = self.arena.call(self.function.entry, &self.inputs);
         self.patch(purpose, sites);
         let got = self.arena.call(self.function.entry, &self.inputs);
@@ -54,18 +55,18 @@ impl<'a> Lab<'a> {
         (expected, got)
     }
 
-    fn patch(&mut self, purpose: Purpose, sites: &[Site]) {
+    fn patch(&mut self, purpose: Purpose, sites: &[PatchSite]) {
         let probe = self.arena.probe_code();
-        let code =
-            ProbeCode { gate: probe.gate, header: 0, probe: 0, enter: probe.enter, leave: probe.leave, inline: None };
+        let [gate, enter, leave] = [probe.gate, probe.enter, probe.leave].map(ProcAddr);
+        let code = ProbeCode { gate, enter, leave, ..ProbeCode::default() };
         let mut at = self.arena.island();
         for site in sites {
             if let Some(carrier) = &site.carrier {
-                let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
+                let island = build_carrier(carrier, self.original(&carrier.displaced), ProcAddr(at)).expect("in reach");
                 self.put(carrier.displaced.start, &mut at, &island.bytes);
             }
             let window = WindowCode { purpose, enter: &code, leave: Some(&code), hold: None };
-            let island = build_island(site, self.original(&site.displaced), at, &window).expect("in reach");
+            let island = build_island(site, self.original(&site.displaced), ProcAddr(at), &window).expect("in reach");
             let place = if let JumpForm::Short2 { via } = site.jump { via } else { site.at };
             self.put(place, &mut at, &island.bytes);
             if place != site.at {
@@ -75,11 +76,11 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs without and with a probe that changes nothing but `count`; the original is put back afterwards.
-    pub fn compare_counted(&mut self, site: &Site, count: &AtomicU64) -> (Outcome, Outcome, u64) {
+    pub fn compare_counted(&mut self, site: &PatchSite, count: &AtomicU64) -> (Outcome, Outcome, u64) {
         let expected = self.arena.call(self.function.entry, &self.inputs);
         let mut at = self.arena.island();
         if let Some(carrier) = &site.carrier {
-            let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
+            let island = build_carrier(carrier, self.original(&carrier.displaced), ProcAddr(at)).expect("in reach");
             self.put(carrier.displaced.start, &mut at, &island.bytes);
         }
         let probe = counting(count);
@@ -91,7 +92,7 @@ impl<'a> Lab<'a> {
         };
         let (mut enter, mut leave) = (write(), write());
         let original = self.original(&site.displaced);
-        let island = build_probe_island(site, original, at, &mut enter, &mut leave).expect("in reach");
+        let island = build_probe_island(site, original, ProcAddr(at), &mut enter, &mut leave).expect("in reach");
         drop((enter, leave));
         let (start, place) = (at, if let JumpForm::Short2 { via } = site.jump { via } else { site.at });
         self.arena.write_at(at, &island.bytes);
@@ -107,7 +108,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs `first` at a site, then what was there.
-    pub fn patch_with(&mut self, site: &Site, first: &[u8]) {
+    pub fn patch_with(&mut self, site: &PatchSite, first: &[u8]) {
         let at = self.arena.island();
         let moved = relocate(self.original(&site.displaced), site.at, at + first.len() as u64).expect("in reach");
         let mut island = [first, &moved.bytes].concat();

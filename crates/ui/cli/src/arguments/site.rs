@@ -6,8 +6,8 @@ use super::range::within;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use trimtab_agent::SiteWay;
 use trimtab_controller::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, Role, TREE_PORT};
+use trimtab_standing::SiteWay;
 
 /// Where a site's controller is, and who asks it.
 #[derive(Clone, Debug, Default, Args)]

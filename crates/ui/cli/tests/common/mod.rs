@@ -22,6 +22,9 @@ pub const LIMIT: Duration = Duration::from_secs(90);
 /// Ranks of every job: MPICH polls, so no more than the cores of a small machine.
 pub const RANKS: u32 = 2;
 
+/// How long the binary watches a job after its probes are out. Tests look at their jobs until these end.
+const WATCHED_MS: &str = "100";
+
 /// A rank that has computed so long is surely past its loader, in clock ticks of 10 ms.
 const STARTED_TICKS: u64 = 12;
 
@@ -35,7 +38,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Where one test keeps its windows.
-pub struct Desk {
+pub struct Home {
     folder: TempDir,
 }
 
@@ -47,9 +50,9 @@ pub struct Said {
     pub stderr: String,
 }
 
-impl Desk {
-    pub fn new() -> Desk {
-        Desk { folder: tempfile::tempdir().expect("a folder of its own") }
+impl Home {
+    pub fn new() -> Home {
+        Home { folder: tempfile::tempdir().expect("a folder of its own") }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -59,9 +62,11 @@ impl Desk {
     /// `trimtab WORDS`, ready to run.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trimtab"));
-        command.args(words).env("XDG_DATA_HOME", self.folder.path());
+        command.args(words).env("XDG_DATA_HOME", self.folder.path()).env("TRIMTAB_WATCHED_MS", WATCHED_MS);
         command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        // As in `Launch`: ranks that wait leave their processor to jobs of tests beside these.
+        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
         command
     }
 
@@ -137,8 +142,8 @@ impl Specimen {
         wait_until_at_work(launch.start().expect("the specimen starts"), self.mpi.is_some())
     }
 
-    fn start_measured(&self, desk: &Desk) -> Running {
-        let launch = self.launch().measured(&desk.path("truth")).expect("the wrapper is built");
+    fn start_measured(&self, home: &Home) -> Running {
+        let launch = self.launch().measured(&home.path("truth")).expect("the wrapper is built");
         wait_until_at_work(launch.start().expect("the specimen starts"), true)
     }
 }
@@ -171,7 +176,7 @@ pub fn cpu_ticks(pid: i32) -> u64 {
 
 /// Attaches to ranks as soon as all are at work: the report of a valid window, after which all have their text and run, and
 /// the ranks' processes in order.
-pub fn attached_at_work(desk: &Desk, job: &mut Running, options: &str) -> (Report, Vec<i32>) {
+pub fn attached_at_work(home: &Home, job: &mut Running, options: &str) -> (Report, Vec<i32>) {
     let mut pids = job.rank_pids(LIMIT).expect("its ranks");
     pids.sort_unstable();
     let deadline = std::time::Instant::now() + LIMIT;
@@ -180,7 +185,7 @@ pub fn attached_at_work(desk: &Desk, job: &mut Running, options: &str) -> (Repor
         std::thread::sleep(Duration::from_millis(5));
     }
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
-    let (code, report) = desk.attach(pids[0], options).expect("a report");
+    let (code, report) = home.attach(pids[0], options).expect("a report");
     assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
     for before in before {
         let pid = before.pid();
@@ -218,10 +223,10 @@ pub struct Compared {
 
 /// Has the symbols of `mpi` read once, so that the time this takes is not part of a program's short life.
 pub fn warm(mpi: Mpi) {
-    let desk = Desk::new();
-    let job = Specimen::of(mpi, "particle", "--iterations 1000000 --size 64 --particles 1000").start_measured(&desk);
+    let home = Home::new();
+    let job = Specimen::of(mpi, "particle", "--iterations 1000000 --size 64 --particles 1000").start_measured(&home);
     let pid = job.pid().to_string();
-    let said = desk.trimtab(&["attach", "--dry-run", "--mark", TRUE_MARK, &pid]);
+    let said = home.trimtab(&["attach", "--dry-run", "--mark", TRUE_MARK, &pid]);
     assert_eq!(said.code, 0, "{said:?}");
 }
 
@@ -253,21 +258,21 @@ fn longer(arguments: &str, factor: u64) -> String {
 
 fn compare_once(specimen: &Specimen, count: usize, iterations: u64) -> Vec<Compared> {
     let name = specimen.name();
-    let desk = Desk::new();
-    let mut job = specimen.start_measured(&desk);
+    let home = Home::new();
+    let mut job = specimen.start_measured(&home);
     let options =
         format!("--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30");
     let mut reports = Vec::new();
     let pids = job.rank_pids(LIMIT).expect(&name);
     while reports.len() < count && pids.iter().all(|pid| is_alive(*pid)) {
-        match desk.attach(job.pid(), &options) {
+        match home.attach(job.pid(), &options) {
             Ok((0, report)) => reports.push(report),
             // The program may end while a window is open.
             other => assert!(!pids.iter().all(|pid| is_alive(*pid)), "{name}: {other:?}"),
         }
     }
     finish(job, &name);
-    let truths = truths_of(&desk.path("truth"), RANKS).expect(&name);
+    let truths = truths_of(&home.path("truth"), RANKS).expect(&name);
     reports.into_iter().map(|report| beside(report, &truths, &name)).collect()
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+pub use trimtab_specimens::wait_for;
 use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
@@ -294,12 +295,4 @@ pub fn signal(pid: i32, name: &str) {
 pub fn children_of(pid: u32) -> Vec<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-}
-
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

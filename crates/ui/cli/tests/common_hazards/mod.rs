@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
-use trimtab_specimens::{HazardVariant, hazards};
+use trimtab_specimens::{HazardVariant, first_difference, hazards};
 use trimtab_types::procfs::{Mapping, parse_maps};
 
 /// A hazard under way. Dropping it ends it.
@@ -143,7 +143,7 @@ fn changed_in(pid: i32, mapping: &Mapping) -> Option<String> {
     while let Ok(got @ 1..) = file.read_at(&mut want[read..], mapping.offset + read as u64) {
         read += got;
     }
-    let at = now[..read].iter().zip(&want[..read]).position(|(now, want)| now != want)?;
+    let at = first_difference(&now[..read], &want[..read])?;
     let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
     // Read while it was unloaded, it may be another one's code.
     parse_maps(&maps).ok()?.iter().any(|other| other == mapping).then(|| format!("{} at {at:#x}", mapping.path))

@@ -28,6 +28,7 @@ const LAUNCHED_FAR: Run = Like("a_launch_over_ssh_is_measured");
 const HELD: Run = Like("standing_agents_hold_ranks_from_their_first_call_on");
 const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
+const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
 const TIMES: Run = Like("times_loads_and_paces_trigger_windows");
 
 /// All commands of each file, in their order; of one that is longer than a line its beginning.
@@ -68,6 +69,19 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab explain 'SCRIPT' 4711", By(ONE_MACHINE)),
             ("trimtab undo 4711", By(ONE_MACHINE)),
             ("trimtab pack ./app -o ./app.trim", By(ONE_MACHINE)),
+            ("trimtab weather [--nice N]", Like("this_host_has_weather_and_a_forecast")),
+            ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
+            ("trimtab forecast queue --nodes 4 --time 2h", Like("a_wait_in_the_queue_is_forecast_from_the_sites_past")),
+            ("trimtab model fit NAME --run 'CMD {n}' --over n=100..10000", FITTED),
+            ("trimtab model list", FITTED),
+            ("trimtab model show NAME", FITTED),
+            ("trimtab forecast comp NAME --args n=4096", FITTED),
+            ("trimtab backtest", Like("the_end_of_a_job_is_forecast_and_judged")),
+            ("trimtab backtest --series FILE.csv", Like("a_series_is_forecast_and_judged")),
+            (
+                "trimtab backtest --jobs FILE",
+                Like("a_log_is_the_same_in_each_format_and_history_is_better_than_simple_rules"),
+            ),
             ("trimtab completions bash", By(ONE_MACHINE)),
             ("trimtab probe 'entry MPI_Send {", By(ONE_MACHINE)),
             ("trimtab probe 'loop solve:1 {", By(ONE_MACHINE)),
@@ -154,6 +168,74 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
         ],
     ),
     (
+        "docs/weather.md",
+        &[
+            (
+                "trimtab weather [--nice N] [--for S] [--pid PID] [--no-probe] [--json FILE]",
+                Like("this_host_has_weather_and_a_forecast"),
+            ),
+            (
+                "trimtab weather --to HOST:PORT --secret FILE [--bytes N]",
+                Like("limited_links_are_measured_as_they_are"),
+            ),
+            (
+                "trimtab weather --host HOST [--nice N] [--to HOST2] [--controller HOST] [--json FILE]",
+                Like("standing_agents_keep_together_and_measure"),
+            ),
+            (
+                "trimtab weather --answer [ADDRESS:PORT] [--secret FILE] [--for S]",
+                Like("limited_links_are_measured_as_they_are"),
+            ),
+            ("trimtab weather --for 15", Like("this_host_has_weather_and_a_forecast")),
+        ],
+    ),
+    (
+        "docs/forecasts.md",
+        &[
+            (
+                "trimtab forecast job PID|JOB [--within S] [--newest S] [--until-end] [--json FILE]",
+                Like("the_end_of_a_job_is_forecast_and_judged"),
+            ),
+            ("trimtab forecast job --slurm JOB", Like("all_commands_on_jobs_of_several_nodes")),
+            ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
+            (
+                "trimtab forecast queue --nodes N --time TIME [--partition P] [--qos Q] [--user U] [--days N] [--json FILE]",
+                Like("a_wait_in_the_queue_is_forecast_from_the_sites_past"),
+            ),
+            (
+                "trimtab forecast queue --jobs FILE --processors N --time TIME [--leave-out-wrong]",
+                Like("a_wait_that_nothing_tells_of_is_not_claimed_and_wrong_questions_are_refused"),
+            ),
+            ("trimtab forecast queue --nodes 4 --time 2h", Like("a_wait_in_the_queue_is_forecast_from_the_sites_past")),
+            ("trimtab backtest [--json FILE]", Like("the_end_of_a_job_is_forecast_and_judged")),
+            ("trimtab backtest --series FILE [--from HALF] [--json FILE]", Like("a_series_is_forecast_and_judged")),
+            ("trimtab backtest --series requests.csv --from half", Like("a_series_is_forecast_and_judged")),
+            (
+                "trimtab backtest --jobs FILE [--from HALF] [--leave-out-wrong] [--json FILE]",
+                Like("a_log_is_the_same_in_each_format_and_history_is_better_than_simple_rules"),
+            ),
+            (
+                "trimtab backtest --jobs hpc2n.swf",
+                Like("a_log_is_the_same_in_each_format_and_history_is_better_than_simple_rules"),
+            ),
+            (
+                "trimtab model fit NAME --run 'CMD {n} {m}' --over n=SIZES m=SIZES",
+                Like("several_parameters_are_fitted_together"),
+            ),
+            ("trimtab model list", FITTED),
+            ("trimtab model show NAME", FITTED),
+            (
+                "trimtab forecast comp NAME --host HOST --args n=4096",
+                Like("a_host_that_is_not_alike_is_scaled_and_one_that_is_unknown_refused"),
+            ),
+            ("trimtab forecast size NAME --args n=4096", FITTED),
+            (
+                "trimtab model fit sort --run 'sort -o /dev/null /tmp/lines.{n}' --setup 'sh -c \"shuf -i 1-{n} >/tmp/lines.{n}\"' --over n=100000..3200000:8",
+                FITTED,
+            ),
+        ],
+    ),
+    (
         "docs/loops.md",
         &[
             (
@@ -181,6 +263,10 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab attach --slurm 4711 --wait 60", By(SITE)),
             ("trimtab attach PID", By(SITE)),
             ("trimtab run -- srun -N4 ./app", Not("the same line of docs/cluster.md is run")),
+            (
+                "trimtab run --follow -- srun -N4 ./app",
+                Like("a_step_of_an_allocation_is_measured_from_its_first_call_on"),
+            ),
             ("trimtab probe 'SCRIPT' --slurm 4711", Not("the same line of docs/cluster.md is run")),
             ("trimtab undo --slurm 4711", Not("the same line of docs/cluster.md is run")),
             ("srun --trimtab=window ./app", Like("a_step_is_measured_by_the_plug_in")),

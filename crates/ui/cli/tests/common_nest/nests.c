@@ -112,6 +112,43 @@ static void run(void)
 {
     a[9] = run_from(1000000);
 }
+#elif KIND == 6 /* loops with an end: steps, 7 sweeps in each, up to 9 passes of a solver in each of these: 7 * 9 * 1 */
+#include <fcntl.h>
+#include <unistd.h>
+static volatile int many = 200000, seven = 7, nine = 9;
+
+static __attribute__((noinline)) void note(int fd, long step)
+{
+    if (rank == 0 && pwrite(fd, &step, sizeof step, 0) != sizeof step)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static __attribute__((noinline)) void solve(double tolerance, int most)
+{
+    double error = 1;
+    int it = 0;
+    while (error > tolerance && it < most) { /* SOLVER */
+        work(2);
+        error = 1 + norm();
+        it++;
+    }
+}
+
+static __attribute__((noinline)) void sweep(void)
+{
+    int passes = seven;
+    for (int pass = 0; pass < passes; pass++) /* SWEEP */
+        solve(1e-9, nine);
+}
+
+static void run(void)
+{
+    int steps = many, fd = open("step", O_CREAT | O_WRONLY, 0600);
+    for (int step = 1; step <= steps; step++) { /* LOOP */
+        note(fd, step);
+        sweep();
+    }
+}
 #endif
 
 int main(int argc, char **argv)

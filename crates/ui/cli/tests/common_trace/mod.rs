@@ -17,10 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+pub use trimtab_specimens::wait_for as until;
 use trimtab_specimens::{Finished, Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running};
 
 /// Longer than anything here takes on a loaded machine; nothing is measured against it.
 pub const LIMIT: Duration = Duration::from_secs(90);
+/// How long the binary watches a job after its probes are out. Tests look at their jobs until these end.
+const WATCHED_MS: &str = "100";
 /// Time between two looks at a condition.
 pub const LOOK: Duration = Duration::from_millis(2);
 /// Looks in a row at which a starting program must be the same before it counts as settled.
@@ -90,7 +93,9 @@ impl Home {
         command.env("XDG_DATA_HOME", self.path("data"));
         command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.env_remove("COLUMNS").env("NO_COLOR", "1");
+        // As in `Launch`: ranks that wait leave their processor to jobs of tests beside these.
+        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        command.env_remove("COLUMNS").env("NO_COLOR", "1").env("TRIMTAB_WATCHED_MS", WATCHED_MS);
     }
 
     /// Starts the binary.
@@ -208,16 +213,6 @@ impl Outcome {
 pub fn signal_to(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _gone = kill_process(pid, signal);
-    }
-}
-
-/// Waits until a condition holds.
-#[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not happen in {LIMIT:?}");
-        sleep(LOOK);
     }
 }
 

@@ -1,6 +1,8 @@
-/* Steps of a loop whose form is chosen when it is compiled; each prints how many are done, and the end how many there were. */
+/* Steps of a loop whose form is chosen when it is compiled; each prints how many are done, and the end how many there were.
+   From a SIGUSR1 on they compute nothing. */
 #include <math.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,11 +10,18 @@
 static double state = 1.0;
 static long done;
 static int rank, ranks, nothing;
+static volatile sig_atomic_t count = 150000;
+
+static void hurry(int number)
+{
+    (void)number;
+    count = 0;
+}
 
 static void __attribute__((noinline)) step(void)
 {
     double out[4] = {0}, in[4];
-    for (int index = 1; index <= 150000; index++)
+    for (int index = 1; index <= count; index++)
         state += sqrt(index + state) * 1e-9;
     MPI_Sendrecv(out, 4, MPI_DOUBLE, (rank + 1) % ranks, 1, in, 4, MPI_DOUBLE, (rank + ranks - 1) % ranks, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -111,6 +120,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    signal(SIGUSR1, hurry);
     solve(atoi(argv[1]));
     MPI_Finalize();
     return 0;

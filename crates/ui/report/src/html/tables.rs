@@ -82,15 +82,18 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     let size = |size: Option<u64>| Cell::maybe(size.map(|size| size as f64), bytes);
     let mut row = vec![
         Cell::name(&words::function_name(function)),
-        Cell::name(&function.group),
-        Cell::number(function.calls as f64, words::function_calls(function)),
+        Cell::name(function.group.word()),
+        function.calls.map_or_else(
+            || Cell::maybe_count(None),
+            |calls| Cell::number(calls as f64, words::function_calls(function)),
+        ),
         Cell::maybe(function.time_s, time),
         share,
         Cell::maybe(numbers.mean_s, time),
         size(function.bytes),
         Cell::maybe(function.bytes_mean, bytes),
         size(function.bytes_max),
-        Cell::count(function.nested_calls),
+        Cell::maybe_count(function.nested_calls),
     ];
     row.extend(arguments.then(|| Cell::maybe(function.argument_sum.map(|sum| sum as f64), |sum| significant(sum, 6))));
     row
@@ -204,7 +207,13 @@ pub(super) fn ranks(report: &Report) -> String {
     ];
     let measured = numbers::communication_measured(report);
     let body = table(&titles, report.ranks.iter().map(|rank| rank_row(rank, measured)));
-    folded("All ranks", &counted(report.ranks.len() as u64, "rank"), &body)
+    let of = numbers::rank_count(report);
+    match report.reduced {
+        None => folded("All ranks", &counted(of as u64, "rank"), &body),
+        Some(_) => {
+            folded("Ranks that stand out", &format!("{} of {of}; --all-ranks shows all", report.ranks.len()), &body)
+        }
+    }
 }
 
 fn rank_row(rank: &RankTotal, measured: bool) -> Vec<Cell> {
@@ -229,7 +238,7 @@ fn rank_row(rank: &RankTotal, measured: bool) -> Vec<Cell> {
         Cell::maybe_count(rank.voluntary_switches),
         Cell::maybe_count(rank.involuntary_switches),
         Cell::name(if groups.is_empty() { "-".to_string() } else { groups.join(", ") }.as_str()),
-        Cell::number(rank.unattributed_bytes as f64, bytes(rank.unattributed_bytes as f64)),
+        Cell::maybe(rank.unattributed_bytes.map(|unnamed| unnamed as f64), bytes),
         Cell::number(rank.pause_insert_us, microseconds(rank.pause_insert_us)),
         Cell::maybe(rank.pause_remove_us, microseconds),
         Cell::count(rank.probe_hits),
@@ -289,7 +298,7 @@ pub(super) fn details(report: &Report) -> String {
 }
 
 fn detail_row(report: &Report, detail: &Detail) -> Vec<Cell> {
-    let at = detail.time_unix_s - report.window.started_unix_s;
+    let at = report.window.started_unix_s.map(|started| detail.time_unix_s - started);
     let arguments: Vec<String> = detail.arguments.iter().map(|argument| format!("{argument:#x}")).collect();
     let took = match detail.duration_s {
         Some(seconds) => Cell::number(seconds, time(seconds)),
@@ -299,7 +308,7 @@ fn detail_row(report: &Report, detail: &Detail) -> Vec<Cell> {
         Cell::number(f64::from(detail.rank), detail.rank.to_string()),
         Cell::number(f64::from(detail.thread), detail.thread.to_string()),
         Cell::name(&detail.function),
-        Cell::number(at, time(at)),
+        Cell::maybe(at, time),
         took,
         Cell::name(&arguments.join(" ")),
     ]

@@ -11,7 +11,7 @@ use super::table::{Cell, Column, Table};
 use crate::clean::clean;
 use crate::numbers::{self, Spread};
 use crate::units::{NOT_MEASURED, percent, time};
-use trimtab_types::report::{RankTotal, Report};
+use trimtab_types::report::{RankTotal, Reduced, Report};
 
 /// Ranks up to which each has its bar.
 const BARS_MAX: usize = 32;
@@ -21,11 +21,45 @@ const EXTREMES: usize = 4;
 
 pub(super) fn write(page: &mut Page, report: &Report) {
     page.section(&title(page, numbers::communication_measured(report)));
+    if let Some(reduced) = &report.reduced {
+        return standing_out(page, report, reduced);
+    }
     match report.ranks.len() {
         0 => page.note(Ink::Plain, NOT_MEASURED),
         few if few <= BARS_MAX => bars(page, report, report.ranks.iter()),
         _ => many(page, report),
     }
+}
+
+/// All ranks in a few numbers, and the ranks whose details there are.
+fn standing_out(page: &mut Page, report: &Report, reduced: &Reduced) {
+    let mut table = Table::new(vec![
+        Column::name("over all ranks"),
+        Column::number("min", 0),
+        Column::number("mean", 0),
+        Column::number("max", 0),
+        Column::number("deviation", 1),
+    ]);
+    let all = [
+        ("recorded", Some(reduced.duration_s)),
+        ("computation", reduced.computation_s),
+        ("communication", reduced.communication_s),
+    ];
+    for (name, spread) in all {
+        let cells = match spread {
+            Some(of) => {
+                let deviation = of.deviation.map_or("-".to_string(), time);
+                [time(of.min), time(of.mean), time(of.max), deviation]
+            }
+            None => ["-", NOT_MEASURED, "-", "-"].map(str::to_string),
+        };
+        table.row(std::iter::once(name.to_string()).chain(cells).map(Cell::Text).collect());
+    }
+    page.table(&table);
+    page.line("");
+    let (shown, of) = (report.ranks.len(), reduced.ranks);
+    page.note(Ink::Plain, &format!("{shown} of {of} ranks stand out; --all-ranks shows all:"));
+    bars(page, report, report.ranks.iter());
 }
 
 fn many(page: &mut Page, report: &Report) {

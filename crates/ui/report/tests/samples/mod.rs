@@ -48,21 +48,21 @@ pub fn four_ranks() -> Report {
         serialisation: Some(0.993),
         transfer: Some(found.parallel / 0.753 / 0.993),
         transfer_missing: None,
-        work_on_first: Some("load balance".into()),
+        work_on_first: Some(Factor::LoadBalance),
         ..found
     });
     report.difference = Some(Difference {
         longest: 3,
         shortest: 0,
         ratio: 1.95,
-        cause: "work".into(),
+        cause: Cause::Work,
         because: "it calls push 20000 times, rank 0 10000 times".into(),
         assumed: None,
         relative: Vec::new(),
     });
     report.wait_states = vec![
-        wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101), (3, 0.0022)]),
-        WaitState { time_s: None, ..wait_state("late sender", "MPI_Sendrecv", 0.0, 3e-6, &[]) },
+        wait_state(WaitKind::Collective, "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101), (3, 0.0022)]),
+        WaitState { time_s: None, ..wait_state(WaitKind::LateSender, "MPI_Sendrecv", 0.0, 3e-6, &[]) },
     ];
     report.details = (0..3).map(detail).collect();
     report.paths = vec![
@@ -145,29 +145,21 @@ pub fn sixty_four_ranks() -> Report {
         load_balance_within_nodes: Some(0.87),
         load_balance_between_nodes: Some(0.8747),
         communication: found.parallel / 0.761,
-        work_on_first: Some("communication".into()),
+        work_on_first: Some(Factor::Communication),
         ..found
     });
     report.functions.insert(0, function("MPI_Alltoall", 3200, 10.1, Some((206_438_400, 64_512))));
     report
 }
 
-fn wait_state(state: &str, function: &str, time_s: f64, error_s: f64, late: &[(u32, f64)]) -> WaitState {
+fn wait_state(state: WaitKind, function: &str, time_s: f64, error_s: f64, late: &[(u32, f64)]) -> WaitState {
     let late_ranks = late.iter().map(|&(rank, time_s)| LateRank { rank, time_s }).collect();
-    WaitState {
-        state: state.into(),
-        function: function.into(),
-        iterations: 10,
-        calls: 30,
-        time_s: Some(time_s),
-        error_s,
-        late_ranks,
-    }
+    WaitState { state, function: function.into(), iterations: 10, calls: 30, time_s: Some(time_s), error_s, late_ranks }
 }
 
 fn assume(report: &mut Report) {
     if let Some(difference) = &mut report.difference {
-        difference.assumed = Some("homogeneous".into());
+        difference.assumed = Some(Assumption::Homogeneous);
         difference.relative = vec![RelativeRank { rank: 0, relative: 1.25 }];
     }
 }
@@ -202,33 +194,68 @@ fn begins_late() -> Option<LateBegin> {
     Some(LateBegin { ranks: vec![1], after_init_s_at_most: Some(1.5), reason })
 }
 
+/// Figures of all ranks, with everything that may be in them or without.
+fn reduced(is_known: bool) -> Reduced {
+    let known = |number: f64| is_known.then_some(number);
+    let deviation = known(0.25);
+    let spread = RankSpread { min: 0.5, rank_of_min: 3, mean: 1.0, max: 2.0, rank_of_max: 7, deviation };
+    let if_known = Some(spread).filter(|_| is_known);
+    let group = Oversubscription {
+        ranks: vec![0, 1],
+        processors: 1.0,
+        limited_by: CrowdLimit::Affinity,
+        processors_wanted: known(1.5),
+        processors_had: known(1.0),
+    };
+    Reduced {
+        ranks: 300,
+        left_out: vec!["bytes and messages from rank to rank".into()],
+        duration_s: spread,
+        computation_s: if_known,
+        communication_s: if_known,
+        histogram: vec![RankClass { from_s: 0.5, to_s: 2.0, ranks: 300 }],
+        longest_ranks: 2,
+        others_wait: true,
+        functions: vec![FunctionRanks {
+            name: "MPI_Allreduce".into(),
+            ranks: 300,
+            time_s: if_known,
+            calls_min: 3,
+            calls_max: 4,
+        }],
+        nodes: vec![NodeSum {
+            host: "n1".into(),
+            ranks: 300,
+            computation_s: known(1.0),
+            computation_s_min: known(0.5),
+            computation_s_max: known(2.0),
+        }],
+        communication_threads_max: is_known.then_some(2),
+        communication_share_at_most: known(0.5),
+        group_s: vec![GroupTime { group: FunctionGroup::Io, time_s: 0.3 }],
+        unattributed_bytes: is_known.then_some(5),
+        stopped_ranks: vec![4],
+        stopped_s_max: known(0.4),
+        crowds: 1,
+        crowds_waited: true,
+        most_crowded: is_known.then(|| CrowdedNode { host: "n1".into(), group }),
+    }
+}
+
 /// Every optional value is there, every list has an entry.
 pub fn everything() -> Report {
-    let mut report = four_ranks();
+    let mut report = Report { reduced: Some(reduced(true)), ..four_ranks() };
     for rank in &mut report.ranks {
-        rank.group_s = vec![GroupTime { group: "io".into(), time_s: 0.001 }];
-        (rank.counters, rank.counter_cost) = (vec![counter()], Some(CounterCost { readings: 31, reading_ns: 1250.0 }));
+        rank.group_s = vec![GroupTime { group: FunctionGroup::Io, time_s: 0.001 }];
+        (rank.counters, rank.counter_cost) =
+            (vec![counter()], Some(CounterCost { readings: 31, reading_ns: Some(1250.0) }));
     }
     assume(&mut report);
-    for function in &mut report.functions {
-        (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
-        function.argument_sum = Some(-5);
-        function.sizes.get_or_insert_default().push(SizeClass {
-            from_bytes: Some(1),
-            to_bytes: Some(1),
-            calls: 1,
-            bytes: 1,
-        });
-        function.other_names = vec!["memmove".into()];
-        function.waits_missing = Some("it completes what other calls began".into());
-        function.time_missing = Some("it is left only by jumps to other functions".into());
-        let persistent = "3 of its messages are of requests that the program made before trimtab came";
-        (function.bytes_missing, function.taken_out_after_s) = (Some(persistent.into()), Some(0.0125));
-    }
+    report.functions.iter_mut().for_each(fill);
     for detail in &mut report.details {
         detail.duration_s = Some(0.001);
     }
-    report.wait_states = vec![wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    report.wait_states = vec![wait_state(WaitKind::Collective, "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
     report.paths = vec![path("MPI_Allreduce", "solve", Some("solver.f90:214"), 0.01)];
     report.paths[0].path_missing = Some("who called here was not known yet".into());
     report.paths[0].path.remove(0);
@@ -247,7 +274,7 @@ pub fn everything() -> Report {
     report.communication_missing = Some("the group comm was not among what was measured (io)".into());
     report.nodes = vec![node_share()];
     report.window.event = Some(Event {
-        kind: "job-start".into(),
+        kind: EventKind::JobStart,
         condition: "job-start".into(),
         value: "Slurm job 12 (cg)".into(),
         at_unix_s: STARTED_UNIX_S + 3599.5,
@@ -274,6 +301,23 @@ pub fn everything() -> Report {
     report
 }
 
+/// A function's optional values.
+fn fill(function: &mut FunctionTotal) {
+    (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
+    function.argument_sum = Some(-5);
+    function.sizes.get_or_insert_default().push(SizeClass {
+        from_bytes: Some(1),
+        to_bytes: Some(1),
+        calls: 1,
+        bytes: 1,
+    });
+    function.other_names = vec!["memmove".into()];
+    function.waits_missing = Some("it completes what other calls began".into());
+    function.time_missing = Some("it is left only by jumps to other functions".into());
+    let persistent = "3 of its messages are of requests that the program made before trimtab came";
+    (function.bytes_missing, function.taken_out_after_s) = (Some(persistent.into()), Some(0.0125));
+}
+
 /// Through the binding of Fortran.
 fn marker_path() -> Vec<CallFrame> {
     let frame = |function: &str, offset: u64, module: &str, line: Option<&str>| CallFrame {
@@ -292,36 +336,39 @@ fn marker_path() -> Vec<CallFrame> {
 
 /// A machine with a busy neighbour on a rank's processors, a quiet one, and a quota.
 pub fn node_share() -> NodeShare {
-    let neighbour = |kind: &str, name: &str, busy_processors: f64, shares: &str| Neighbour {
-        kind: kind.into(),
+    let neighbour = |kind: NeighbourKind, name: &str, busy_processors: f64, shares: Closeness| Neighbour {
+        kind,
         name: name.into(),
         user: "ann".into(),
         program: "cg".into(),
         processes: 2,
         ranks: 2,
-        busy_processors,
+        busy_processors: Some(busy_processors),
         cpus_seen: "4-5".into(),
-        shares: shares.into(),
-        with_ranks: if shares == "machine" { Vec::new() } else { vec![1] },
-        presence: "came".into(),
+        shares,
+        with_ranks: if shares == Closeness::Machine { Vec::new() } else { vec![1] },
+        presence: Presence::Came,
     };
     NodeShare {
         host: "node1".into(),
         seconds: 0.41,
-        processors: 8,
+        processors: Some(8),
         busy: Some(0.62),
         steal: Some(0.021),
         load: Some(5.5),
         pressure: Some(0.31),
-        places: vec![Place {
+        places: vec![RankPlace {
             rank: 0,
             cpus_allowed: "0-7".into(),
             cpus_seen: "0,4".into(),
             clock_mhz: Some(2900.0),
-            stopped_s: 0.5,
+            stopped_s: Some(0.5),
             waited_s: Some(0.25),
         }],
-        neighbours: vec![neighbour("slurm", "12.0", 0.62, "core"), neighbour("user", "bob", 0.05, "machine")],
+        neighbours: vec![
+            neighbour(NeighbourKind::Slurm, "12.0", 0.62, Closeness::Core),
+            neighbour(NeighbourKind::User, "bob", 0.05, Closeness::Machine),
+        ],
         neighbours_left_out: 3,
         limits: vec![Limit {
             group: "/job_7".into(),
@@ -335,7 +382,7 @@ pub fn node_share() -> NodeShare {
         oversubscribed: Some(vec![Oversubscription {
             ranks: vec![0, 1],
             processors: 1.5,
-            limited_by: "quota".into(),
+            limited_by: CrowdLimit::Quota,
             processors_wanted: Some(1.9),
             processors_had: Some(1.4),
         }]),
@@ -363,6 +410,9 @@ pub fn bare() -> Report {
     for node in &mut report.nodes {
         (node.busy, node.steal, node.load, node.pressure) = (None, None, None, None);
         node.places.iter_mut().for_each(|place| (place.clock_mhz, place.waited_s) = (None, None));
+        node.places.iter_mut().for_each(|place| place.stopped_s = None);
+        node.processors = None;
+        node.neighbours.iter_mut().for_each(|one| one.busy_processors = None);
         for limit in &mut node.limits {
             (limit.processors, limit.throttled_s, limit.throttled_periods) = (None, None, None);
             (limit.memory_bytes_max, limit.memory_bytes) = (None, None);
@@ -372,18 +422,21 @@ pub fn bare() -> Report {
         }
     }
     report.omp = Some(omp(false));
+    report.reduced = Some(reduced(false));
     let mut unknown = report.nodes[0].clone();
     unknown.oversubscribed = None;
     report.nodes.push(unknown);
     let window = &mut report.window;
     (window.marker, window.start, window.iterations, window.loop_description) = (None, None, None, None);
     window.marker_path = vec![CallFrame::default()];
+    (window.started_unix_s, report.job.started_unix_s) = (None, None);
     let (mean, samples) = (1.0, 1);
     let one = Estimate { mean, variance: None, half_width_95: None, min: mean, max: mean, samples };
     report.communication_fraction = Some(one);
     for function in &mut report.functions {
         (function.time_s, function.bytes, function.bytes_mean, function.bytes_max) = (None, None, None, None);
         (function.argument_sum, function.first_s, function.last_s) = (None, None, None);
+        (function.calls, function.nested_calls) = (None, None);
         function.sizes = Some(vec![SizeClass { calls: 3, ..SizeClass::default() }]);
     }
     let mut unmeasured = report.functions[0].clone();
@@ -395,9 +448,10 @@ pub fn bare() -> Report {
         (rank.iterations, rank.time_per_iteration_s, rank.pause_remove_us) = (None, None, None);
         (rank.minor_faults, rank.major_faults) = (None, None);
         (rank.voluntary_switches, rank.involuntary_switches) = (None, None);
-        (rank.communication_s, rank.computation_s) = (None, None);
+        (rank.communication_s, rank.computation_s, rank.unattributed_bytes) = (None, None, None);
         (rank.communication_threads, rank.communication_threads_s) = (None, None);
         rank.counters = vec![Counter { name: "instructions".into(), ..Counter::default() }];
+        rank.counter_cost = Some(CounterCost { readings: 31, reading_ns: None });
     }
     for detail in &mut report.details {
         detail.duration_s = None;
@@ -415,17 +469,17 @@ pub fn by_time() -> Report {
     let mut report = sample(2, 0, 2.0, &|_, _| 0.49);
     let window = &mut report.window;
     (window.marker, window.start, window.iterations) = (None, None, None);
-    (window.marker_source, window.ended_by) = ("time".into(), "max-seconds".into());
+    (window.marker_source, window.ended_by) = (MarkerSource::Time, Ended::MaxSeconds);
     window.loop_description = None;
-    window.groups = vec!["comm".into(), "io".into()];
+    window.groups = vec![FunctionGroup::Comm, FunctionGroup::Io];
     (report.time_per_iteration_s, report.iterations_per_s) = (None, None);
     for rank in &mut report.ranks {
         rank.iterations = None;
         rank.time_per_iteration_s = None;
-        rank.group_s = vec![GroupTime { group: "io".into(), time_s: 0.125 }];
+        rank.group_s = vec![GroupTime { group: FunctionGroup::Io, time_s: 0.125 }];
     }
     let mut write = function("write", 812, 0.25, Some((3_325_952, 65_536)));
-    write.group = "io".into();
+    write.group = FunctionGroup::Io;
     write.argument_sum = Some(-12);
     report.functions.push(write);
     report.cost.fraction = Some(0.061);
@@ -437,7 +491,7 @@ pub fn by_time() -> Report {
 pub fn invalid() -> Report {
     let mut report = sample(3, 10, 3.16e-3, &|_, _| 0.7);
     report.window.valid = false;
-    report.window.ended_by = "program-ended".into();
+    report.window.ended_by = Ended::ProgramEnded;
     let rank = &mut report.ranks[1];
     rank.iterations = Some(7);
     rank.duration_s *= 0.7;
@@ -446,7 +500,7 @@ pub fn invalid() -> Report {
     (rank.cpu_s, rank.cpu_user_s, rank.cpu_system_s) = (None, None, None);
     (rank.minor_faults, rank.major_faults) = (None, None);
     (rank.voluntary_switches, rank.involuntary_switches, rank.pause_remove_us) = (None, None, None);
-    rank.unattributed_bytes = 4096;
+    rank.unattributed_bytes = Some(4096);
     report.warnings = vec!["rank 1 (pid 4712) exited during the window: its last 3 iterations are missing".into()];
     report
 }
@@ -455,17 +509,17 @@ pub fn invalid() -> Report {
 pub fn nothing_measured() -> Report {
     let mut report = two_ranks();
     report.job.id = String::new();
-    report.window.groups = vec!["user".into()];
+    report.window.groups = vec![FunctionGroup::User];
     (report.time_per_iteration_s, report.iterations_per_s, report.imbalance) = (None, None, None);
     (report.efficiencies, report.efficiencies_missing) = (None, Some("communication was not measured".into()));
     (report.communication_fraction, report.communication_to_computation) = (None, None);
     (report.functions, report.links, report.ranks) = (Vec::new(), Vec::new(), Vec::new());
     report.cost = Cost {
-        pause_us_max: 0.0,
-        pause_us_total: 0.0,
+        pause_us_max: None,
+        pause_us_total: None,
         probe_ns: None,
-        probes: 0,
-        points: 0,
+        probes: None,
+        points: None,
         fraction: None,
         communication_fraction_without: None,
         first_record_s: None,
@@ -484,14 +538,13 @@ pub fn hostile() -> Report {
     (window.marker, window.loop_description) = (Some(evil.into()), Some(evil.into()));
     let (function, module) = (evil.into(), evil.into());
     window.marker_path = vec![CallFrame { function, module, line: Some(evil.into()), ..CallFrame::default() }];
-    (window.trigger, window.marker_source, window.ended_by) = (evil.into(), evil.into(), evil.into());
-    window.groups = vec!["comm".into(), evil.into()];
+    window.trigger = evil.into();
     for rank in &mut report.ranks {
         rank.host = evil.into();
-        rank.group_s = vec![GroupTime { group: evil.into(), time_s: 0.001 }];
+        rank.group_s = vec![GroupTime { group: FunctionGroup::Io, time_s: 0.001 }];
     }
     for function in &mut report.functions {
-        (function.name, function.group) = (evil.into(), evil.into());
+        function.name = evil.into();
     }
     for detail in &mut report.details {
         detail.function = evil.into();
@@ -501,21 +554,19 @@ pub fn hostile() -> Report {
         row.path.iter_mut().for_each(|frame| (frame.function, frame.line) = (evil.into(), Some(evil.into())));
     }
     for state in &mut report.wait_states {
-        (state.state, state.function) = (evil.into(), evil.into());
+        state.function = evil.into();
     }
     if let Some(difference) = &mut report.difference {
-        (difference.cause, difference.because) = (evil.into(), evil.into());
+        difference.because = evil.into();
     }
     report.nodes = vec![node_share()];
     let node = &mut report.nodes[0];
     (node.host, node.limits[0].group) = (evil.into(), evil.into());
-    node.oversubscribed.iter_mut().flatten().for_each(|crowd| crowd.limited_by = evil.into());
     node.neighbours.truncate(1);
     let one = &mut node.neighbours[0];
-    (one.kind, one.name, one.user) = (evil.into(), evil.into(), evil.into());
-    (one.program, one.presence) = (evil.into(), evil.into());
+    (one.name, one.user, one.program) = (evil.into(), evil.into(), evil.into());
     report.window.event =
-        Some(Event { kind: evil.into(), condition: evil.into(), value: String::new(), at_unix_s: STARTED_UNIX_S });
+        Some(Event { kind: EventKind::Api, condition: evil.into(), value: String::new(), at_unix_s: STARTED_UNIX_S });
     report.warnings = vec![evil.into()];
     report
 }
@@ -542,6 +593,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         efficiencies: Some(efficiencies(1.0 - fraction)),
         efficiencies_missing: None,
         omp: None,
+        reduced: None,
         difference: None,
         functions: vec![
             function("MPI_Sendrecv", calls * 2, communication_s * 0.9, Some((calls * 2 * 8192, 8192))),
@@ -554,11 +606,11 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         wait_states: Vec::new(),
         nodes: Vec::new(),
         cost: Cost {
-            pause_us_max: 812.5,
-            pause_us_total: 1503.0,
+            pause_us_max: Some(812.5),
+            pause_us_total: Some(1503.0),
             probe_ns: Some(18.4),
-            probes: calls * 6,
-            points: 62,
+            probes: Some(calls * 6),
+            points: Some(62),
             fraction: Some(0.00031),
             communication_fraction_without: Some(fraction),
             first_record_s: Some(0.184),
@@ -571,7 +623,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
 /// Ranks of several threads.
 pub fn openmp() -> Report {
     let mut report = two_ranks();
-    report.window.groups.push("omp".into());
+    report.window.groups.push(FunctionGroup::Omp);
     let mut known = omp(true);
     known.hybrid_missing = None;
     known.regions[0].missing = None;
@@ -636,7 +688,7 @@ fn hybrid(is_bad: bool) -> HybridEfficiencies {
         imbalance_s: 6.0,
         scheduling_s: 3.5,
         serialisation_s: 2.5,
-        work_on_first: is_bad.then(|| "OpenMP load balance".into()),
+        work_on_first: is_bad.then_some(HybridFactor::OmpLoadBalance),
         region_first: is_bad.then(|| "solve at solver.c:88".into()),
     }
 }
@@ -652,7 +704,7 @@ fn efficiencies(parallel: f64) -> Efficiencies {
         serialisation: None,
         transfer: None,
         transfer_missing: Some("nobody knows how much is waiting".into()),
-        work_on_first: Some("communication".into()),
+        work_on_first: Some(Factor::Communication),
     }
 }
 
@@ -665,25 +717,25 @@ fn job(ranks: u32) -> Job {
         mpi: "MPICH 4.0.2".into(),
         hosts: vec!["node1".into()],
         builds: vec!["/opt/app/bin/particle 3f1c2a".into(), "/usr/lib/libmpich.so.12 9be041".into()],
-        started_unix_s: STARTED_UNIX_S,
+        started_unix_s: Some(STARTED_UNIX_S),
     }
 }
 
 fn window(iterations: u32, duration_s: f64) -> Window {
     Window {
-        batch: 0,
+        number: 0,
         trigger: "attach".into(),
         event: None,
         marker: Some("MPI_Sendrecv at particle+0x1a2b".into()),
-        marker_source: "detected".into(),
+        marker_source: MarkerSource::Detected,
         start: Some(12_045),
         iterations: Some(u64::from(iterations)),
         valid: true,
         context: None,
-        ended_by: "iterations".into(),
+        ended_by: Ended::Iterations,
         duration_s,
-        started_unix_s: STARTED_UNIX_S + 3600.0,
-        groups: vec!["comm".into()],
+        started_unix_s: Some(STARTED_UNIX_S + 3600.0),
+        groups: vec![FunctionGroup::Comm],
         loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
         marker_path: Vec::new(),
         main_loop: None,
@@ -733,7 +785,7 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
         group_s: Vec::new(),
         counters: Vec::new(),
         counter_cost: None,
-        unattributed_bytes: 0,
+        unattributed_bytes: Some(0),
         pause_insert_us: 812.5 - f64::from(rank),
         pause_remove_us: Some(690.5),
         probe_hits: u64::from(iterations) * 6,
@@ -744,9 +796,9 @@ fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> F
     FunctionTotal {
         name: name.into(),
         other_names: Vec::new(),
-        group: "comm".into(),
-        calls,
-        nested_calls: u64::from(name == "MPI_Allreduce") * 4,
+        group: FunctionGroup::Comm,
+        calls: Some(calls),
+        nested_calls: Some(u64::from(name == "MPI_Allreduce") * 4),
         time_s: Some(time_s),
         time_missing: None,
         taken_out_after_s: None,

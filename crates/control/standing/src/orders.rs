@@ -1,0 +1,314 @@
+//! Orders to a standing agent for a window: it starts an agent on its host, as the user whose job it is.
+//!
+//! The order comes from the controller, with the user that a certificate proved. The owner of the job's processes is
+//! asked of the kernel, here and now, or of Slurm where ranks are to be held that have not begun; unless they are the
+//! user's own, or an administrator asks, nothing is started. The agent that is started runs as their owner and may no
+//! more than that user: so a mistake here, or a controller that lies, can't make anybody's agent touch somebody else's
+//! process.
+//!
+//! Next: `standing`, which is notified; `trimtab_agent::serve` for what the started agent does.
+
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_agent::found::find;
+use trimtab_agent::start::own_path;
+use trimtab_agent::ticket::{AgentsFor, Ticket};
+use trimtab_audit::permit::Requester;
+use trimtab_audit::{AuditedAction, Cause, Entry, Log, Target};
+use trimtab_site::Client;
+use trimtab_site::api::{Order, Outcome};
+use trimtab_track::slurm::{self, SlurmRun};
+use trimtab_track::{Job, RankProcess};
+use trimtab_types::{Pid, notice, one_line};
+
+/// Users' agents on one host at once.
+const RUNNING_COUNT_MAX: usize = 32;
+/// How long ranks may take to appear after a window asked for them.
+const RANKS_MAX: Duration = Duration::from_secs(20);
+/// Time between two looks for them.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The agents that were started on this host.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    counts: Arc<Mutex<Counts>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    running: usize,
+    started: u64,
+}
+
+/// A user, as this host knows them.
+struct User {
+    uid: u32,
+    gid: u32,
+    name: String,
+    home: String,
+}
+
+impl Starts {
+    /// How many run, and how many were started altogether.
+    pub(crate) fn counts(&self) -> (u32, u64) {
+        let counts = lock(&self.counts);
+        (counts.running as u32, counts.started)
+    }
+
+    /// Does what a window wants, and tells the controller what came of it.
+    pub(crate) fn carry_out(&self, client: &Client, window: u64, host: &str) {
+        let order: Order = match client.get(&format!("/v1/windows/{window}/order")) {
+            Ok(order) => order,
+            Err(error) => return notice(&format!("window {window}: {}", one_line(&error))),
+        };
+        let (refused, owner) = match self.start(&order, host) {
+            Err(why) => {
+                notice(&format!("window {window} of user {} is refused: {why}", order.uid));
+                (Some(why), None)
+            }
+            Ok(owner) => {
+                notice(&format!("window {window} of user {}: an agent of user {owner} was started", order.uid));
+                (None, Some(owner))
+            }
+        };
+        let outcome = Outcome { refused, owner };
+        let told: Result<(), _> = client.post(&format!("/v1/windows/{window}/outcome"), &outcome);
+        if let Err(error) = told {
+            notice(&format!("window {window}: {}", one_line(&error)));
+        }
+    }
+
+    /// Starts an agent as the user whose processes the job's ranks are here, and says who that is.
+    fn start(&self, order: &Order, host: &str) -> Result<u32, String> {
+        let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
+        let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(|error| one_line(&error))?;
+        let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
+        let (owner, targets) = asked_for(&ticket, &requester, host)?;
+        let user = User::of(owner)?;
+        may_become(owner, rustix::process::geteuid().as_raw())?;
+        // Only one thread at a time starts something, so that the bound holds.
+        let mut counts = lock(&self.counts);
+        if counts.running >= RUNNING_COUNT_MAX {
+            return Err(format!("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may"));
+        }
+        write_down(&targets, requester, &ticket.command).map_err(|error| one_line(&error))?;
+        let mut agent = command(&user, host).and_then(|mut command| command.spawn()).map_err(|error| {
+            format!(
+                "an agent of {} can't be started: {error}; the standing agent needs CAP_SETUID, CAP_SETGID",
+                user.name
+            )
+        })?;
+        let stdin = agent.stdin.take();
+        counts.running += 1;
+        counts.started += 1;
+        drop(counts);
+        self.await_end(agent, owner);
+        let mut bytes = Vec::new();
+        ticket.write(&secret, &mut bytes).map_err(|error| one_line(&error))?;
+        let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&bytes));
+        handed.map(|()| owner).map_err(|error| format!("the agent did not take its ticket: {error}"))
+    }
+
+    /// Asks for an agent as soon as it ends. Until somebody does, a process that was killed keeps its number, and others
+    /// could take it for one that runs.
+    fn await_end(&self, mut agent: Child, owner: u32) {
+        let counts = self.counts.clone();
+        let wait = move || {
+            let ended = agent.wait();
+            lock(&counts).running -= 1;
+            if let Some(signal) = ended.ok().and_then(|status| status.signal()) {
+                notice(&format!("the agent of user {owner}, process {}, was ended by signal {signal}", agent.id()));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("trimtab-reaper".to_owned()).spawn(wait) {
+            notice(&format!("nobody awaits the end of an agent of user {owner}: no thread can be started: {error}"));
+        }
+    }
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    // Nothing that holds it panics half-way.
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The job's owner, and what is written down for it.
+///
+/// Ranks that are to be held must be looked at before they begin: then Slurm says whose the job is. Where it does not, they
+/// are waited for, and what comes of that says why.
+fn asked_for(ticket: &Ticket, by: &Requester, host: &str) -> Result<(u32, Vec<Target>), String> {
+    let of_ranks = |job: Job| Ok((owner(&job, by)?, job.ranks.iter().map(target).collect()));
+    let run = ticket.whose.slurm().filter(|_| ticket.hold.is_some());
+    let Some(run) = run else { return of_ranks(wait_for_ranks(&ticket.whose)?) };
+    match find(&ticket.whose) {
+        Ok(job) => return of_ranks(job),
+        Err((reason, false)) => return Err(reason),
+        Err((_, true)) => {}
+    }
+    match slurm::owner_here(&slurm::Program, &run, host) {
+        Ok(owner) => Ok((may_hold(&run, owner, by)?, vec![target_ahead(&run, owner)])),
+        Err(error) => {
+            let why = format!("before ranks are there only Slurm knows whose they are: {}", one_line(&error));
+            of_ranks(wait_for_ranks(&ticket.whose).map_err(|reason| format!("{reason}; {why}"))?)
+        }
+    }
+}
+
+/// The owner of a job that has no rank here yet, if whoever asks may measure it.
+fn may_hold(run: &SlurmRun, owner: u32, by: &Requester) -> Result<u32, String> {
+    let denied = |_| {
+        let job = named(run);
+        format!("{job} belongs to user {owner}, and {by} asks: only its owner or an administrator may measure it")
+    };
+    by.may_measure(Pid(0), owner).map(|()| owner).map_err(denied)
+}
+
+fn named(run: &SlurmRun) -> String {
+    let jobs: Vec<String> = run.jobs.iter().map(u32::to_string).collect();
+    format!("job {} of Slurm", jobs.join("+"))
+}
+
+fn target(rank: &RankProcess) -> Target {
+    let (pid, start_ticks, uid) = (rank.pid, rank.start_time_ticks, rank.uid);
+    Target { pid, start_ticks, uid, program: rank.executable.display().to_string() }
+}
+
+/// Stands for ranks that are not there yet.
+fn target_ahead(run: &SlurmRun, owner: u32) -> Target {
+    Target { pid: Pid(0), start_ticks: 0, uid: owner, program: format!("{}, before its ranks", named(run)) }
+}
+
+/// The job's ranks on this host, for which it waits as long as they may still come.
+fn wait_for_ranks(whose: &AgentsFor) -> Result<Job, String> {
+    let until = Instant::now() + RANKS_MAX;
+    loop {
+        match find(whose) {
+            Ok(job) => return Ok(job),
+            Err((_, true)) if Instant::now() < until => std::thread::sleep(LOOK),
+            Err((reason, _)) => return Err(reason),
+        }
+    }
+}
+
+/// The one user whose processes the ranks are, if whoever asks may measure all of them.
+fn owner(job: &Job, requester: &Requester) -> Result<u32, String> {
+    let Some(first) = job.ranks.first() else { return Err("none of the job's ranks runs here".to_owned()) };
+    for rank in &job.ranks {
+        requester.may_measure(rank.pid, rank.uid).map_err(|denied| denied.to_string())?;
+        if rank.uid != first.uid {
+            return Err(format!(
+                "the job's ranks belong to users {} and {}: one user's at a time",
+                first.uid, rank.uid
+            ));
+        }
+    }
+    Ok(first.uid)
+}
+
+/// Only root can start another user's agent: from root to a user the kernel takes all capabilities away, from one user to
+/// another it leaves them.
+fn may_become(owner: u32, own: u32) -> Result<(), String> {
+    if own == 0 || own == owner {
+        return Ok(());
+    }
+    Err(format!("this standing agent runs as user {own} and can't start one as user {owner}: run it as root"))
+}
+
+/// One line for each, before anything is started for it.
+fn write_down(targets: &[Target], by: Requester, command: &str) -> Result<(), trimtab_audit::Error> {
+    let cause = Cause { by, command: command.to_owned() };
+    let mut log = Log::of_user()?;
+    targets.iter().try_for_each(|target| log.write(&Entry::now(&cause, target, AuditedAction::Delegated)))
+}
+
+/// An agent that takes its ticket from its standard input. It gets nothing of this program's environment.
+fn command(user: &User, host: &str) -> std::io::Result<Command> {
+    let program = own_path().map_err(std::io::Error::other)?;
+    let mut command = Command::new(program);
+    command.args(["agent", "--ticket", "-"]).current_dir("/").process_group(0);
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name).env("SLURMD_NODENAME", host);
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    if user.uid != rustix::process::geteuid().as_raw() {
+        // The standard library gives up all other groups before it changes the user.
+        command.uid(user.uid).gid(user.gid);
+    }
+    Ok(command)
+}
+
+impl User {
+    /// Asks the host's name service, which may be more than a file.
+    fn of(uid: u32) -> Result<Self, String> {
+        let output = Command::new("getent").args(["passwd", &uid.to_string()]).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("can't run getent: {error}"))?;
+        let line = String::from_utf8_lossy(&output.stdout).into_owned();
+        User::parse(uid, line.trim_end())
+            .ok_or_else(|| format!("this host knows no user {uid} (`getent passwd {uid}`)"))
+    }
+
+    fn parse(uid: u32, line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, number, gid, _, home, ..] = fields.as_slice() else { return None };
+        if number.parse() != Ok(uid) {
+            return None;
+        }
+        Some(User { uid, gid: gid.parse().ok()?, name: (*name).to_owned(), home: (*home).to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_read_as_the_name_service_writes_them() {
+        let user = User::parse(1001, "ann:x:1001:100:Ann,,,:/home/ann:/bin/bash").expect("a user");
+        assert_eq!((user.name.as_str(), user.gid, user.home.as_str()), ("ann", 100, "/home/ann"));
+        for (name, line) in [
+            ("nobody", ""),
+            ("another's number", "ann:x:1002:100::/home/ann:/bin/sh"),
+            ("no group", "ann:x:1001::x:/home/ann:/bin/sh"),
+            ("cut short", "ann:x:1001:100:Ann"),
+        ] {
+            assert!(User::parse(1001, line).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_job_without_ranks_is_its_owners_and_administrators() {
+        let run = SlurmRun { jobs: [4711].into(), step: None, restarts: 0, listed: None };
+        for (name, uid, is_administrator, may) in [
+            ("owner", 7, false, true),
+            ("another", 8, false, false),
+            ("root is a user", 0, false, false),
+            ("administrator", 0, true, true),
+        ] {
+            let asked = may_hold(&run, 7, &Requester { uid, name: None, is_administrator });
+            assert_eq!(asked.as_ref().ok(), may.then_some(&7), "{name}");
+            assert!(
+                asked.err().is_none_or(|why| why.contains("job 4711 of Slurm belongs to user 7, and user")),
+                "{name}"
+            );
+        }
+        assert_eq!(target_ahead(&run, 7).program, "job 4711 of Slurm, before its ranks");
+    }
+
+    #[test]
+    fn only_root_becomes_somebody_else() {
+        assert!(may_become(7, 0).is_ok() && may_become(7, 7).is_ok() && may_become(0, 0).is_ok());
+        let error = may_become(8, 7).expect_err("capabilities would stay");
+        assert!(error.contains("run it as root"), "{error}");
+    }
+
+    #[test]
+    fn a_started_agent_gets_nothing_of_ours() {
+        let user = User { uid: 4242, gid: 100, name: "ann".to_owned(), home: "/home/ann".to_owned() };
+        let command = command(&user, "n1").expect("a command");
+        let environment: Vec<&str> = command.get_envs().filter_map(|(name, _)| name.to_str()).collect();
+        assert_eq!(environment, ["HOME", "LOGNAME", "PATH", "SLURMD_NODENAME", "USER"]);
+        let words: Vec<&str> = command.get_args().filter_map(|word| word.to_str()).collect();
+        assert_eq!(words, ["agent", "--ticket", "-"], "no secret in what others can list");
+    }
+}
