@@ -29,8 +29,8 @@ pub struct Tally {
     pub skips: BTreeSet<String>,
     /// How many of `problems` are names of tests.
     named_failures: usize,
-    /// Failures beside other programs that did not come again with nothing beside.
-    pub in_company: Vec<String>,
+    /// Failures that did not come again when the test was run once more, with nothing beside it.
+    pub passed_again: Vec<String>,
     /// The test program that runs.
     running: Option<Program>,
 }
@@ -145,14 +145,14 @@ impl Tally {
         self.problems.extend(other.problems);
         self.said.extend(other.said);
         self.skips.extend(other.skips);
-        self.in_company.extend(other.in_company);
+        self.passed_again.extend(other.passed_again);
     }
 
-    /// Counts a program of which tests failed beside others, `first`, and that was run again, as a whole or only those tests
+    /// Counts a program of which tests failed, `first`, and that was run again, as a whole or only those tests
     /// (`only_failed`). The second verdict counts; what passed then and said why it failed before is said.
     pub fn add_again(&mut self, first: Tally, again: Tally, only_failed: bool) {
         for problem in first.problems.iter().filter(|problem| !again.problems.contains(problem)) {
-            self.in_company.push(problem.clone());
+            self.passed_again.push(problem.clone());
         }
         if only_failed {
             self.passed += first.passed;

@@ -116,12 +116,14 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
     for assumed in [None, Some(Assumption::Symmetric), Some(Assumption::Homogeneous)] {
         // Four ranks on two processors: now and then they vary by more than they differ.
         let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], assumed));
-        let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
+        let known = |rank: &RankTotal| counter(rank, "instructions").outside_communication;
+        let is_told =
+            |report: &Report| report.difference.is_some() && report.ranks.iter().all(|one| known(one).is_some());
+        let report = tries.find(is_told).expect("the ranks differ");
         let found = report.difference.as_ref().expect("the ranks differ");
         assert_eq!(found.cause.word(), "work", "{found:?}");
         assert!(found.longest >= 2 && found.shortest < 2, "{found:?}");
-        let of =
-            |rank: u32| counter(&report.ranks[rank as usize], "instructions").outside_communication.expect("known");
+        let of = |rank: u32| known(&report.ranks[rank as usize]).expect("known");
         let ratio = of(found.longest) / of(found.shortest);
         assert!((ratio - 2.0).abs() < 0.06, "{ratio}: {found:?}");
         assert_eq!(found.because.contains("not the same work"), assumed == Some(Assumption::Symmetric), "{found:?}");
@@ -161,8 +163,9 @@ fn less_of_a_processor_is_no_more_work() {
     let share = |subject: &Subject| quota.set(subject.job.ranks[3].pid.0);
     let mut tries = (0..TRIES).map(|_| window_with(arguments, &["instructions"], Some(Assumption::Symmetric), &share));
     let found = tries.find_map(|report| {
-        let all = report.ranks.iter().map(|rank| counter(rank, "instructions").outside_communication.expect("known"));
-        let all: Vec<f64> = all.collect();
+        // On a busy machine a counter may not be read on both sides of any call; then nothing is known of its rank.
+        let all = report.ranks.iter().map(|rank| counter(rank, "instructions").outside_communication);
+        let all: Vec<f64> = all.collect::<Option<_>>()?;
         assert!(all.iter().all(|count| (count / all[0] - 1.0).abs() < 0.06), "the same work: {all:?}");
         report.difference.filter(|found| found.longest == 3)
     });

@@ -99,6 +99,7 @@ impl RecordedProcess {
                 command: command.to_owned(),
                 state: State::Sleeping,
                 parent,
+                is_ending: false,
                 cpu_ticks: 0,
                 threads: 1,
                 start_time_ticks: 100 + u64::from(pid.0.unsigned_abs()),

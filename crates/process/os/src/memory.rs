@@ -31,7 +31,7 @@ impl Memory {
             std::io::ErrorKind::NotFound => Error::Gone { pid },
             // It ended between the look-up of its folder and the opening.
             _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
-            std::io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: crate::proc::permission_hint(pid) },
+            std::io::ErrorKind::PermissionDenied => crate::proc::refusal(pid),
             _ => Error::Proc { path, source },
         })?;
         Ok(Memory { pid, file })

@@ -89,7 +89,7 @@ impl MappingTable {
 fn unreadable(pid: Pid, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::NotFound => Error::Gone { pid },
-        io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
+        io::ErrorKind::PermissionDenied => refusal(pid),
         _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
         _ => Error::Proc { path: format!("/proc/{pid}/maps"), source },
     }
@@ -166,8 +166,19 @@ pub fn open_file_of(pid: Pid, descriptor: u64) -> Result<File, Error> {
     opened.map_err(|source| Error::Proc { path, source })
 }
 
+/// The error where the kernel does not let us trace `pid`. It refuses a process that has begun to end too, which has no memory
+/// any more that could be asked for: that one is gone.
+pub(crate) fn refusal(pid: Pid) -> Error {
+    let threads = thread_ids(pid).unwrap_or_default();
+    let ends = |tid: &i32| stat_of(pid, *tid).is_none_or(|stat| stat.is_ending || stat.state.has_ended());
+    if threads.iter().all(ends) {
+        return Error::Gone { pid };
+    }
+    Error::NotAllowed { pid, hint: permission_hint(pid) }
+}
+
 /// Why tracing `pid` is forbidden, as far as /proc tells, and what to do.
-pub(crate) fn permission_hint(pid: Pid) -> String {
+fn permission_hint(pid: Pid) -> String {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|data| std::os::unix::fs::MetadataExt::uid(&data)).ok();
     // SAFETY: geteuid has no preconditions.
     let own = unsafe { libc::geteuid() };
@@ -215,6 +226,20 @@ mod tests {
         assert!(!runs_since(pid, start));
         child.wait().expect("it ended");
         assert!(!runs(pid) && start_time_ticks(pid).is_none());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_called_forbidden() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+        let pid = Pid(child.id() as i32);
+        assert!(matches!(refusal(pid), Error::NotAllowed { .. }), "it runs");
+        child.kill().expect("it is ours");
+        while runs(pid) {
+            std::thread::yield_now();
+        }
+        assert!(matches!(refusal(pid), Error::Gone { .. }), "it has ended");
+        child.wait().expect("it ended");
+        assert!(matches!(refusal(pid), Error::Gone { .. }), "its number is free");
     }
 
     #[test]

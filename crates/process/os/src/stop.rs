@@ -12,7 +12,7 @@ use crate::guard::is_filtered;
 use crate::memory::Memory;
 use crate::naps::Naps;
 use crate::precedence::Precedence;
-use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
+use crate::proc::{refusal, stat_of, thread_count, thread_ids, tracer_of};
 use crate::restart::{registers_to_restore, restart_state};
 use crate::sys::{self, Registers};
 use crate::thread::Thread;
@@ -372,7 +372,7 @@ impl Stopped {
     fn refusal(&self, tid: i32) -> Error {
         match tracer_of(Pid(tid)) {
             Some((tracer, name)) => Error::OtherTracer { pid: self.pid, tracer, name },
-            None => Error::NotAllowed { pid: self.pid, hint: permission_hint(self.pid) },
+            None => refusal(self.pid),
         }
     }
 

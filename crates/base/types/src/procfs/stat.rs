@@ -5,6 +5,9 @@ use crate::Pid;
 /// Clock ticks in a second, as `/proc` counts them on x86-64 whatever the kernel's own.
 pub const CLOCK_TICKS_PER_SECOND: u64 = 100;
 
+/// The kernel's flag of a thread that ends, of `include/linux/sched.h`.
+const PF_EXITING: u64 = 4;
+
 /// Facts of one line of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -16,6 +19,8 @@ pub struct Stat {
     pub state: State,
     /// Its parent.
     pub parent: Pid,
+    /// It has begun to end: its memory may be gone, though its state does not say so yet.
+    pub is_ending: bool,
     /// Processor time of all its threads so far, user and system, in clock ticks.
     pub cpu_ticks: u64,
     /// Threads in the process.
@@ -90,6 +95,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         command,
         state: State::from_letter(field(3)?.chars().next()?),
         parent: Pid(field(4)?.parse().ok()?),
+        is_ending: field(9)?.parse::<u64>().ok()? & PF_EXITING != 0,
         cpu_ticks: field(14)?.parse::<u64>().ok()?.checked_add(field(15)?.parse().ok()?)?,
         threads: field(20)?.parse().ok()?,
         start_time_ticks: field(22)?.parse().ok()?,
@@ -141,6 +147,7 @@ mod tests {
                 command: name.to_owned(),
                 state: State::Sleeping,
                 parent: Pid(10),
+                is_ending: false,
                 cpu_ticks: 3,
                 threads: 3,
                 start_time_ticks: 245_203,
@@ -149,6 +156,8 @@ mod tests {
             };
             assert_eq!(stat(name), Some(expected), "{name:?}");
         }
+        let ending = format!("42 (app) {}", TAIL.replace("4194304", "4194308"));
+        assert!(parse_stat(ending.as_bytes()).expect("a line").is_ending);
     }
 
     #[test]
