@@ -8,10 +8,10 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::time::Instant;
-use trimtab_overlay::{Sync, Tree};
+use trimtab_overlay::Sync;
 use trimtab_sim::check::Figures;
 use trimtab_sim::storm::is_whole;
-use trimtab_sim::{Flow, Plan, Sim, Storm};
+use trimtab_sim::{Flow, PATIENT, Plan, Sim, Storm, Tree};
 
 /// How often conditions are looked at.
 const STEP_US: u64 = 5_000;
@@ -85,7 +85,7 @@ fn storm(name: &str, wish: &Wish, storm: Storm) -> Result<Value> {
     let node_count = tree.node_count();
     say(format!("\n{name}: {} failures in a tree of {node_count} nodes, depth {}", wish.failures, tree.depth()));
     let mut plan = Plan::new(wish.seed, tree);
-    plan.flows = [Sync::WaitForAll, Sync::DontWait].map(Flow::sum).to_vec();
+    plan.flows = [PATIENT, Sync::DontWait].map(Flow::sum).to_vec();
     let mut sim = begin(plan, 2_000_000)?;
     storm.strike(&mut sim);
     let until_us = sim.now_us() + 60_000_000;
@@ -148,12 +148,12 @@ fn print_figures(sim: &Sim, figures: &Figures) {
 /// One tree in fair weather: everybody joins, a stream is opened, eight waves come up, and commands go down.
 fn scale(seed: u64, leaf_count: u32) -> Result<()> {
     let began = Instant::now();
-    let mut plan = Plan::new(seed, Tree::automatic(leaf_count)?);
+    let mut plan = Plan::new(seed, Tree::of_agents(32, leaf_count)?);
     plan.flows.clear();
     // Nobody thinks, so that the time of a wave is the tree's alone.
     let mut sim = begin(plan, 2)?;
     let joined_us = sim.now_us();
-    sim.open(Flow::sum(Sync::WaitForAll));
+    sim.open(Flow::sum(PATIENT));
     let frames = sim.work().frames;
     let result_us = |sim: &mut Sim, count: u64| {
         sim.run_while(joined_us + 60_000_000, 20, |sim| sim.checker.figures.results < count);

@@ -3,7 +3,7 @@
 //! - A result is exactly what its filter makes of what the ranks it covers contributed, each once, to that wave and no
 //!   other.
 //! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
-//! - A rank is missing from a result that waits for all only if it, or an ancestor of it, was in trouble lately.
+//! - A rank is missing from a result of a patient stream only if it, or an ancestor of it, was in trouble lately.
 //! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
 //! - A leaf takes out its instrumentation only if there was trouble.
 //! - A child of a lost node, or of one it is cut off from, has a parent again within a second, from then or from the last
@@ -14,7 +14,7 @@
 //! Next: `sim`, which calls this.
 
 use crate::contribution::{merged, registry};
-use crate::plan::{Flow, Plan};
+use crate::plan::{Flow, PATIENT, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;
@@ -378,7 +378,7 @@ impl Checker {
         if sync != Sync::DontWait && !self.finished.insert(key) {
             self.broken(now_us, format!("{name} has a second result"));
         }
-        if sync == Sync::WaitForAll {
+        if sync == PATIENT {
             let unexplained = |rank: &Rank| !self.is_troubled(now_us, self.homes[rank]);
             if let Some(rank) = result.missing.iter().find(unexplained) {
                 self.broken(now_us, format!("{name} lacks rank {rank}, with which nothing was wrong"));

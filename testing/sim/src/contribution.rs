@@ -4,59 +4,60 @@
 //! Next: `check`, which compares, and `trimtab_reduce::spec` for the filters.
 
 use crate::random::scramble;
-use std::sync::Arc;
 use trimtab_reduce::lists::Concat;
-use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Bad, Filter, FilterSpec, RankSet, Registry};
 use trimtab_types::Rank;
 
-/// The name of the filter that is nobody's but the simulation's.
-pub const OWN_NAME: &str = "xor";
-
-/// Exclusive or: merged twice it vanishes, so it shows whatever is counted twice.
+/// The sum of integers: it shows whatever is counted twice. It is registered under its name, as are the filters that merge
+/// scripts' variables and windows' figures.
 #[derive(Clone, Copy, Debug)]
-struct Xor;
+pub struct Total;
 
-impl Filter for Xor {
-    type Value = u64;
+impl Total {
+    /// It, for a stream.
+    pub fn spec() -> FilterSpec {
+        FilterSpec::Own(Total.name().to_owned())
+    }
+}
+
+impl Filter for Total {
+    type Value = i128;
 
     fn name(&self) -> &'static str {
-        OWN_NAME
+        "total"
     }
 
-    fn identity(&self) -> u64 {
+    fn identity(&self) -> i128 {
         0
     }
 
-    fn merge(&self, into: &mut u64, other: u64) -> Result<(), Bad> {
-        *into ^= other;
+    fn merge(&self, into: &mut i128, other: i128) -> Result<(), Bad> {
+        *into = into.checked_add(other).ok_or(Bad::Overflow { filter: self.name() })?;
         Ok(())
     }
 }
 
-/// The filters of agents that know one more than all.
+/// The filters of nodes that know [`Total`] beside the tree's own.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.register(OWN_NAME, |_| Ok(Arc::new(Xor)));
+    registry.register(Total);
     registry
 }
 
 /// One of each kind of filter.
 pub fn every_filter() -> Vec<FilterSpec> {
-    let own = FilterSpec::Own { name: OWN_NAME.into(), parameters: vec![] };
-    vec![FilterSpec::Sum, FilterSpec::Concat(1 << 20), own]
+    vec![Total::spec(), FilterSpec::Concat(1 << 20)]
 }
 
 /// A rank's contribution to a wave, encoded for a filter: positive and negative, and different for every pair.
 pub fn contribution(filter: &FilterSpec, rank: Rank, wave: u64) -> Vec<u8> {
     let word = scramble(u64::from(rank.0) << 32 ^ wave);
     let encoded = match filter {
-        FilterSpec::Sum => Sum.encode(&i128::from(word as i64)),
         FilterSpec::Concat(byte_count_max) => {
             let concat = Concat { byte_count_max: *byte_count_max };
             concat.encode(&concat.of(&word.to_le_bytes(), rank))
         }
-        FilterSpec::Own { .. } => Xor.encode(&word),
+        FilterSpec::Own(_) => Total.encode(&i128::from(word as i64)),
     };
     encoded.expect("a contribution has bytes")
 }

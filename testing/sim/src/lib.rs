@@ -12,10 +12,13 @@ pub mod contribution;
 pub mod network;
 pub mod plan;
 pub mod random;
+pub mod shape;
 pub mod sim;
 pub mod storm;
 
+pub use contribution::Total;
 pub use network::NetworkConditions;
-pub use plan::{Flow, Plan};
+pub use plan::{Flow, PATIENT, Plan};
+pub use shape::Tree;
 pub use sim::Sim;
 pub use storm::Storm;

@@ -2,9 +2,15 @@
 //!
 //! Next: `sim`, which runs it, and `check`, which holds the tree to what it promises.
 
+use crate::contribution::Total;
 use crate::network::NetworkConditions;
-use trimtab_overlay::{Sync, Timing, Tree};
+use crate::shape::Tree;
+use trimtab_overlay::{Sync, Timing};
 use trimtab_reduce::FilterSpec;
+
+/// As long as the lead of a window waits for an agent: longer than anybody here thinks, so that a rank is missing only if
+/// something failed.
+pub const PATIENT: Sync = Sync::TimeOut { us: 20_000_000 };
 
 /// A simulation's plan.
 #[derive(Clone, Debug)]
@@ -39,19 +45,19 @@ pub struct Flow {
 impl Flow {
     /// A stream of sums.
     pub fn sum(sync: Sync) -> Self {
-        Flow { sync, filter: FilterSpec::Sum }
+        Flow { sync, filter: Total::spec() }
     }
 }
 
 impl Plan {
-    /// A tree in fair weather with one stream that waits for all.
+    /// A tree in fair weather with one patient stream.
     pub fn new(seed: u64, tree: Tree) -> Self {
         Plan {
             seed,
             tree,
             timing: Timing::default(),
             weather: NetworkConditions::default(),
-            flows: vec![Flow::sum(Sync::WaitForAll)],
+            flows: vec![Flow::sum(PATIENT)],
             think_us_max: 200_000,
             command_us: 300_000,
             wire: false,

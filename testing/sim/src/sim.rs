@@ -334,15 +334,12 @@ impl Sim {
         let waves = *next..(*next + wave_count).min(*end);
         *next = waves.end;
         let again = *next < *end;
-        // Together or one by one.
-        let step = if self.random.below(2) == 0 { wave_count } else { 1 };
-        for wave in waves.clone().step_by(step as usize) {
-            let behind = (wave + step).min(waves.end);
-            let values = (wave..behind).map(|wave| contribution(&self.checker.flow(stream).filter, rank, wave));
-            match node.put(now_us, stream, wave, values.collect()) {
+        for wave in waves {
+            let value = contribution(&self.checker.flow(stream).filter, rank, wave);
+            match node.put(now_us, stream, wave, &value) {
                 Ok(()) => {}
                 // The waves ended without this rank while it thought.
-                Err(trimtab_overlay::Busy::Window { from, .. }) if behind <= from => {}
+                Err(trimtab_overlay::Busy::Window { from, .. }) if wave < from => {}
                 Err(busy) => {
                     self.checker.broken(now_us, format!("{id} may contribute to wave {wave} and can not: {busy}"))
                 }

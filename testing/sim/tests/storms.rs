@@ -4,13 +4,14 @@
 //!
 //! Next: `examples/sim.rs` for ten thousand failures and 65,536 leaves.
 
-use trimtab_overlay::{NodeId, Sync, Tree};
+use trimtab_overlay::{NodeId, Sync};
 use trimtab_sim::check::REPARENT_US_MAX;
 use trimtab_sim::contribution::every_filter;
 use trimtab_sim::storm::is_whole;
-use trimtab_sim::{Flow, Plan, Sim, Storm};
+use trimtab_sim::{Flow, PATIENT, Plan, Sim, Storm, Tree};
 
-const ALL_SYNCS: [Sync; 3] = [Sync::WaitForAll, Sync::TimeOut { us: 400_000 }, Sync::DontWait];
+const IMPATIENT: Sync = Sync::TimeOut { us: 400_000 };
+const ALL_SYNCS: [Sync; 3] = [PATIENT, IMPATIENT, Sync::DontWait];
 const INNER_ONLY: Storm =
     Storm { failure_count: 40, pause_us: 120_000, down_us_max: 2_000_000, roots: 0, cuts: 0, islands: 0, leaves: 0 };
 
@@ -29,8 +30,8 @@ fn plan(seed: u64) -> Plan {
     let leaf_count = 20 + (seed * 37 % 180) as u32;
     let tree = match seed % 4 {
         0 => Tree::balanced(4, leaf_count),
-        1 => Tree::automatic(leaf_count),
-        2 => Tree::k_nomial(3, leaf_count),
+        1 => Tree::of_agents(32, leaf_count),
+        2 => Tree::of_agents(3, leaf_count),
         _ => Tree::balanced(8, leaf_count),
     };
     let mut plan = Plan::new(seed, tree.unwrap());
@@ -48,9 +49,8 @@ fn run(plan: Plan, storm: Storm) -> Sim {
     let until_us = sim.now_us() + 30_000_000;
     assert!(sim.run_while(until_us, STEP_US, |sim| !is_whole(sim)), "seed {}: never whole again", sim.plan().seed);
     sim.checker.nobody_is_lost(sim.now_us());
-    // Streams with a time-out may leave out whoever is slow; the others have everybody again.
-    let waiting =
-        |(stream, flow): (usize, &Flow)| (!matches!(flow.sync, Sync::TimeOut { .. })).then_some(stream as u32);
+    // The impatient stream may leave out whoever is slow; the others have everybody again.
+    let waiting = |(stream, flow): (usize, &Flow)| (flow.sync != IMPATIENT).then_some(stream as u32);
     let streams: Vec<u32> = sim.plan().flows.iter().enumerate().filter_map(waiting).collect();
     sim.checker.whole.clear();
     let until_us = sim.now_us() + 30_000_000;
@@ -101,7 +101,7 @@ fn frames_are_lost_and_overtake_each_other() {
 
 #[test]
 fn thousands_of_nodes() {
-    let mut plan = Plan::new(300, Tree::automatic(4096).unwrap());
+    let mut plan = Plan::new(300, Tree::of_agents(32, 4096).unwrap());
     plan.think_us_max = 1_000_000;
     run(plan, Storm { failure_count: 60, pause_us: 50_000, leaves: 300, ..INNER_ONLY });
 }

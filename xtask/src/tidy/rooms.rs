@@ -44,7 +44,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-engine", ENGINE, false),
     room("trimtab-reduce", &[], true),
     room("trimtab-overlay", &["trimtab-reduce"], true),
-    room("trimtab-link", &["trimtab-os", "trimtab-wire", "trimtab-reduce", "trimtab-overlay"], false),
+    room("trimtab-link", LINK, false),
     room("trimtab-agent", AGENT, false),
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),
@@ -88,6 +88,8 @@ const SCRIPT: &[&str] = &[
     "trimtab-mpi",
     "trimtab-measure",
 ];
+/// Connections around a node; tests and the benchmark have the trees of the simulation.
+const LINK: &[&str] = &["trimtab-os", "trimtab-wire", "trimtab-reduce", "trimtab-overlay", "trimtab-sim"];
 /// The way to a job needs what finds it and what measures it; ways to other nodes, logs and stores are handed in.
 const ENGINE: &[&str] = &[
     "trimtab-os",

@@ -11,7 +11,7 @@ use trimtab_measure::{Answer, Envelope, Failed, FailedKind, Part};
 use trimtab_reduce::{Bad, Filter, FilterSpec};
 
 /// The filter's name in the tree.
-pub(crate) const FILTER: &str = "window";
+const FILTER: &str = "window";
 /// Longest reason of a node that is carried, bytes.
 const REASON_BYTES_MAX: usize = 4096;
 
@@ -85,7 +85,7 @@ impl Filter for Parts {
 
 /// The filter that merges what nodes say of a window, for a stream.
 pub(crate) fn filter() -> FilterSpec {
-    FilterSpec::Own { name: FILTER.to_owned(), parameters: Vec::new() }
+    FilterSpec::Own(FILTER.to_owned())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! A ticket tells an agent when it is started: where its lead is, who else comes, whose processes it is for.
 //!
 //! It comes on standard input, which nobody else can read: a line with the job's secret, then JSON to the end. Addresses
-//! are numbers, looked up once by the lead. The agents are a tree by their positions in the list: with a fan-out of F,
-//! the first F call the lead, the next F the first one, and so on, so that neighbours in the list share a parent.
+//! are numbers, looked up once by the lead. The agents are a tree by their positions in the list, so
+//! that neighbours in the list share a parent.
 //!
-//! Next: `serve`, which is started with one.
+//! Next: `serve`, which is started with one; `trimtab_overlay::shape` for the tree.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 pub use trimtab_engine::Hold;
 use trimtab_link::{Address, Contact, JobSecret};
-use trimtab_overlay::NodeId;
+use trimtab_overlay::{NodeId, shape};
 use trimtab_track::slurm::{SlurmRun, Step};
 
 /// Longest ticket: 65,536 nodes of some 60 bytes each.
@@ -94,19 +94,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The agent above agent `index`; `None`: the lead.
-    pub fn parent(&self, index: usize) -> Option<usize> {
-        index.checked_sub(self.fan_out).map(|below| below / self.fan_out)
-    }
-
     /// True if other agents call agent `index`.
     pub fn has_children(&self, index: usize) -> bool {
-        (index + 1) * self.fan_out < self.places.len()
+        shape::has_children(index, self.fan_out, self.places.len())
     }
 
     /// Nodes from the parent of agent `index` to the lead, and how each is reached.
     pub fn ancestors(&self, index: usize) -> Vec<(NodeId, Contact)> {
-        let above = std::iter::successors(self.parent(index), |at| self.parent(*at));
+        let above = shape::above(index, self.fan_out);
         let agents = above.map(|at| (node_of(at), Contact::from(self.listens_at(at))));
         agents.chain([(NodeId::ROOT, Contact::from(Address::Tcp(self.lead)))]).collect()
     }
@@ -212,7 +207,7 @@ mod tests {
             let ticket = ticket(count, fan_out);
             let mut children = vec![0; count + 1];
             for index in 0..count {
-                let parent = ticket.parent(index);
+                let parent = shape::parent_of(index, fan_out);
                 children[parent.map_or(count, |parent| parent)] += 1;
                 assert!(parent.is_none_or(|parent| parent < index && ticket.has_children(parent)), "{count} {fan_out}");
                 let ancestors = ticket.ancestors(index);

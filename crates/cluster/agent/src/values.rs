@@ -8,7 +8,7 @@
 //!
 //! Next: `remote`, which reads the merged values.
 
-use crate::parts::{self, Parts};
+use crate::parts::Parts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_reduce::exact::ExactSum;
@@ -181,20 +181,14 @@ impl Variable {
 /// window.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.register(FILTER, |parameters| match parameters {
-        [] => Ok(std::sync::Arc::new(Values)),
-        _ => Err(Bad::Form { filter: FILTER, what: "it takes no parameters" }),
-    });
-    registry.register(parts::FILTER, |parameters| match parameters {
-        [] => Ok(std::sync::Arc::new(Parts)),
-        _ => Err(Bad::Form { filter: parts::FILTER, what: "it takes no parameters" }),
-    });
+    registry.register(Values);
+    registry.register(Parts);
     registry
 }
 
 /// The filter that merges what scripts counted, for a stream.
 pub fn filter() -> FilterSpec {
-    FilterSpec::Own { name: FILTER.to_owned(), parameters: Vec::new() }
+    FilterSpec::Own(FILTER.to_owned())
 }
 
 fn both(one: &Counted, other: Counted) -> Result<Counted, Bad> {

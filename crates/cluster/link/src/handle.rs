@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
 use trimtab_overlay::node::Counts;
 use trimtab_overlay::{Action, Busy, Node, NodeId, StreamSpec};
-use trimtab_reduce::{RankSet, Values};
+use trimtab_reduce::RankSet;
 
 /// A running node, from any thread.
 #[derive(Clone)]
@@ -46,8 +46,7 @@ impl Handle {
     /// # Errors
     /// When the wave isn't open (wait for `Told::Window`), was contributed to, or the value isn't one of the filter.
     pub fn contribute(&self, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
-        let values = Values::from_iter([value]);
-        self.ask(|node, now_us| node.contribute(now_us, stream, wave, values).map(|actions| ((), actions)))
+        self.ask(|node, now_us| node.contribute(now_us, stream, wave, value).map(|actions| ((), actions)))
     }
 
     /// The ranks at and below this node, of all that are connected.

@@ -4,7 +4,7 @@
 
 use std::task::Waker;
 use trimtab_overlay::{Action, Busy, Node, Told};
-use trimtab_reduce::{RankSet, Values};
+use trimtab_reduce::RankSet;
 
 /// The program a node belongs to. It is called under the node's lock, so it must be quick and not wait.
 pub trait Owner: Send {
@@ -42,22 +42,12 @@ impl<'a> Hand<'a> {
         Hand { node, now_us, actions, has_put: false }
     }
 
-    /// Contributes this node's value to a wave. Many contributions at once cost little more than one: they go on their
-    /// way together.
+    /// Contributes this node's value to a wave; some contributions at once go on their way together.
     ///
     /// # Errors
     /// As [`crate::Handle::contribute`].
     pub fn contribute(&mut self, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
-        self.contribute_many(stream, wave, Values::from_iter([value]))
-    }
-
-    /// Contributes this node's values to waves that follow each other, from this one on: all of them, but for those of
-    /// waves that are over, or none.
-    ///
-    /// # Errors
-    /// As [`crate::Handle::contribute`], for the first wave or value that is not taken.
-    pub fn contribute_many(&mut self, stream: u32, wave: u64, values: Values) -> Result<(), Busy> {
-        self.node.put(self.now_us, stream, wave, values)?;
+        self.node.put(self.now_us, stream, wave, value)?;
         self.has_put = true;
         Ok(())
     }

@@ -23,9 +23,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use trimtab_link::credentials::SiteIdentity;
 use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, RunningNode};
-use trimtab_overlay::{NodeId, Told, Tree};
+use trimtab_overlay::{NodeId, Told};
 use trimtab_reduce::Filter;
-use trimtab_reduce::numbers::Sum;
+use trimtab_sim::{Total, Tree};
 use trimtab_specimens::skip;
 use trimtab_types::Rank;
 use trimtab_wire::{Hello, Role, VERSION};
@@ -34,7 +34,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A root with one leaf, and the configuration of another leaf, to be spoiled.
 async fn tree_and_config(edges: Edges) -> (LocalTree, Config) {
-    let mut tree = LocalTree::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, patient()).await;
+    let mut tree = LocalTree::start(Tree::balanced(2, 2).unwrap(), edges, Leaves::OnCommand, patient()).await;
     tree.handles[2].take().expect("it runs").stop();
     let root = tree.handle(0).clone();
     until("only one leaf is left", || root.link_count() == 1).await;
@@ -190,7 +190,7 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
 #[test]
 fn a_record_that_is_changed_on_the_way_ends_its_connection() {
     runtime().block_on(async {
-        let mut tree = LocalTree::start(Tree::flat(1).unwrap(), Edges::Tls, Leaves::Always, patient()).await;
+        let mut tree = LocalTree::start(Tree::balanced(1, 1).unwrap(), Edges::Tls, Leaves::Always, patient()).await;
         tree.handles[1].take().expect("it runs").stop();
         let root = tree.handle(0).clone();
         until("the first leaf is gone", || root.link_count() == 0).await;
@@ -208,7 +208,7 @@ fn a_record_that_is_changed_on_the_way_ends_its_connection() {
             }
             let result = next_result(&tree.root).await;
             assert!(waves.insert(result.wave), "wave {} came twice", result.wave);
-            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, result.wave)));
+            assert_eq!(Total.decode(&result.value), Ok(sum_of(&result.covers, result.wave)));
             assert_eq!(result.covers.rank_count(), 1);
         }
         let is_said = || root.troubles().iter().any(|trouble| trouble.what.contains("cannot decrypt"));
@@ -309,7 +309,7 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
         })
     };
     runtime().block_on(async {
-        let tree = Tree::flat(1).unwrap();
+        let tree = Tree::balanced(1, 1).unwrap();
         let mut tree = LocalTree::start(tree, Edges::Tls, Leaves::OnCommand, patient()).await;
         let here = Arc::new(of("here", |_| true).unwrap());
         let root = Config { credentials: Some(here.clone()), ..tree.config(NodeId::ROOT, true).await };

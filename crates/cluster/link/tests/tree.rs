@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Hand, LinkError, RunningNode, inbox};
+use trimtab_link::{Address, Config, Credentials, Hand, LinkError, RunningNode, inbox};
 use trimtab_overlay::Frame;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
-use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
+use trimtab_overlay::{NodeId, Setup, StreamSpec, Timing, Told};
 use trimtab_reduce::lists::Concat;
-use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet};
+use trimtab_sim::{PATIENT, Total, Tree};
 use trimtab_types::Rank;
 use trimtab_wire::{Decoder, HelloReader};
 
@@ -33,7 +33,7 @@ fn a_multicast_is_answered_by_an_exact_sum() {
                 root.multicast(stream, all.clone(), vec![wave as u8]).unwrap();
                 let result = next_result(&tree.root).await;
                 assert_eq!((result.wave, &result.covers), (wave, &all), "{edges:?}");
-                assert_eq!(Sum.decode(&result.value), Ok(sum_of(&all, wave)), "{edges:?} {wave}");
+                assert_eq!(Total.decode(&result.value), Ok(sum_of(&all, wave)), "{edges:?} {wave}");
             }
         });
     }
@@ -49,7 +49,7 @@ fn waves_flow_in_order_and_none_is_lost() {
             for wave in 0..300 {
                 let result = next_result(&tree.root).await;
                 assert_eq!((result.stream, result.wave), (stream, wave));
-                assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
+                assert_eq!(Total.decode(&result.value), Ok(sum_of(&result.covers, wave)));
                 assert!(result.missing.is_empty());
             }
             assert_eq!(tree.root.dropped_count(), 0);
@@ -88,7 +88,7 @@ fn a_connection_that_took_no_more_is_written_when_it_does() {
     let timing = far_beats();
     for edges in ALL_EDGES {
         runtime().block_on(async {
-            let tree = LocalTree::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, timing).await;
+            let tree = LocalTree::start(Tree::balanced(2, 2).unwrap(), edges, Leaves::OnCommand, timing).await;
             tree.full(2).await;
             let root = tree.handle(0);
             let stream = root.open(sums(2)).unwrap();
@@ -121,7 +121,7 @@ fn a_lost_inner_node_costs_no_result() {
                 }
                 let result = next_result(&tree.root).await;
                 assert!(waves.insert(result.wave), "{edges:?}: wave {} came twice", result.wave);
-                assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, result.wave)), "{edges:?}");
+                assert_eq!(Total.decode(&result.value), Ok(sum_of(&result.covers, result.wave)), "{edges:?}");
                 assert_eq!(result.covers.rank_count(), 27, "the leaves live, so nobody may be missing");
             }
         });
@@ -140,12 +140,11 @@ fn long_results_come_through_beside_commands() {
             let began = Instant::now();
             tree.full(4).await;
             // A fifth leaf's program that answers with much.
-            let long = Tree::from_text("r => a b c ; a => d e ; b => f g ;").unwrap();
-            assert_eq!(long.node_count(), 8);
-            tree.tree = long;
-            let config = tree.config(NodeId(7), false).await;
-            let setup = Setup { ranks: RankSet::one(Rank(4)), ancestors: vec![NodeId::ROOT], ..config.setup };
-            let contacts = vec![tree.addresses[0].clone().unwrap().into()];
+            let (id, root) = (NodeId(tree.tree.node_count() as u32), tree.addresses[0].clone().unwrap());
+            let config = tree.config(NodeId(1), false).await;
+            let (ranks, ancestors) = (RankSet::one(Rank(4)), vec![NodeId::ROOT]);
+            let credentials = config.credentials.map(|_| Credentials::of_job(&tree.secret, id).unwrap().into());
+            let (setup, contacts) = (Setup { id, ranks, ancestors, ..config.setup }, vec![root.into()]);
             let answers = |told: Told, hand: &mut Hand<'_>| {
                 if let Told::Window { stream, below } = told {
                     for wave in below.saturating_sub(trimtab_overlay::limits::WAVE_WINDOW)..below {
@@ -155,12 +154,12 @@ fn long_results_come_through_beside_commands() {
                     }
                 }
             };
-            let _fifth = RunningNode::start(Config { setup, contacts, ..config }, answers).unwrap();
+            let _fifth = RunningNode::start(Config { setup, contacts, credentials, ..config }, answers).unwrap();
             tree.full(5).await;
             let root = tree.handle(0);
             let target = RankSet::one(Rank(4));
             let filter = FilterSpec::Concat(4 << 20);
-            let spec = StreamSpec { target, filter, sync: Sync::WaitForAll };
+            let spec = StreamSpec { target, filter, sync: PATIENT };
             let (long, short) = (root.open(spec).unwrap(), root.open(sums(4)).unwrap());
             let all = RankSet::range(Rank(0), Rank(3));
             let (mut long_count, mut short_count) = (0, 0);
@@ -171,7 +170,7 @@ fn long_results_come_through_beside_commands() {
                     assert!(result.value.len() > LONG_BYTES);
                     long_count += 1;
                 } else {
-                    assert_eq!(Sum.decode(&result.value), Ok(sum_of(&all, result.wave)));
+                    assert_eq!(Total.decode(&result.value), Ok(sum_of(&all, result.wave)));
                     short_count += 1;
                     root.multicast(short, all.clone(), vec![]).unwrap();
                 }
@@ -185,7 +184,7 @@ fn long_results_come_through_beside_commands() {
 #[test]
 fn plain_threads_have_a_tree() {
     let folder = tempfile::tempdir().unwrap();
-    let tree = Tree::flat(2).unwrap();
+    let tree = Tree::balanced(2, 2).unwrap();
     let config = |node: NodeId, contacts| Config {
         setup: setup(&tree, node, patient()),
         tree: TREE,
@@ -207,12 +206,12 @@ fn plain_threads_have_a_tree() {
     root.handle().multicast(stream, RankSet::range(Rank(0), Rank(1)), b"go".to_vec()).unwrap();
     for (rank, leaf) in leaves.iter().enumerate() {
         while !matches!(leaf.wait(HANG).expect("the command comes"), Told::Command { .. }) {}
-        let value = Sum.encode(&value_of(Rank(rank as u32), 0)).unwrap();
+        let value = Total.encode(&value_of(Rank(rank as u32), 0)).unwrap();
         leaf.handle().contribute(stream, 0, &value).unwrap();
     }
     loop {
         if let Told::Result(result) = root.wait(HANG).expect("the sum comes") {
-            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&RankSet::range(Rank(0), Rank(1)), 0)));
+            assert_eq!(Total.decode(&result.value), Ok(sum_of(&RankSet::range(Rank(0), Rank(1)), 0)));
             break;
         }
     }
@@ -233,10 +232,10 @@ fn plain_threads_have_a_tree() {
 #[test]
 fn a_tree_waits_for_a_slow_controller() {
     runtime().block_on(async {
-        let tree = LocalTree::start(Tree::flat(3).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
+        let tree = LocalTree::start(Tree::balanced(3, 3).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
         tree.full(3).await;
         tree.handle(0).open(sums(3)).unwrap();
-        let bound = 1024 + 2 * trimtab_overlay::limits::WAVE_WINDOW_NUMBERS as usize;
+        let bound = 1024 + 2 * trimtab_overlay::limits::WAVE_WINDOW as usize;
         let mut seen = (0, 0);
         // Waves come in as fast as they may; once none has come for some beats, the tree waits.
         while seen.1 < 10 {
@@ -249,7 +248,7 @@ fn a_tree_waits_for_a_slow_controller() {
         for wave in 0..5_000 {
             let result = next_result(&tree.root).await;
             assert_eq!(result.wave, wave);
-            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
+            assert_eq!(Total.decode(&result.value), Ok(sum_of(&result.covers, wave)));
         }
         assert_eq!(tree.root.dropped_count(), 0);
     });
@@ -259,7 +258,7 @@ fn a_tree_waits_for_a_slow_controller() {
 #[test]
 fn a_controller_waits_for_a_slow_leaf() {
     runtime().block_on(async {
-        let tree = Tree::flat(1).unwrap();
+        let tree = Tree::balanced(1, 1).unwrap();
         let mut tree = LocalTree::start(tree, Edges::Unix, Leaves::OnCommand, patient()).await;
         tree.handles[1].take().expect("it runs").stop();
         let (filler, leaf) = inbox();
@@ -297,7 +296,7 @@ fn a_controller_waits_for_a_slow_leaf() {
 fn a_stopped_node_says_so_to_whoever_waits() {
     runtime().block_on(async {
         let (filler, news) = inbox();
-        let mut tree = LocalTree::start(Tree::flat(1).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
+        let mut tree = LocalTree::start(Tree::balanced(1, 1).unwrap(), Edges::Unix, Leaves::Always, patient()).await;
         let config = tree.config(NodeId(1), false).await;
         let second = RunningNode::start(config, filler).unwrap();
         second.stop();
@@ -313,7 +312,7 @@ fn who_calls_says_at_once_that_it_wants_to_join() {
         let path = folder.path().join("root");
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
         let config = Config {
-            setup: setup(&Tree::flat(1).unwrap(), NodeId(1), patient()),
+            setup: setup(&Tree::balanced(1, 1).unwrap(), NodeId(1), patient()),
             tree: TREE,
             listener: None,
             contacts: vec![Address::Unix(path).into()],

@@ -277,7 +277,7 @@ mod tests {
 
     fn examples() -> Vec<Frame> {
         let target = RankSet::range(Rank(3), Rank(9));
-        let spec = StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait };
+        let spec = StreamSpec { target: target.clone(), filter: FilterSpec::Concat(9), sync: Sync::DontWait };
         let cursor = Cursor { epoch: 1, sequence: 99 };
         let open = OpenStream { stream: 1, spec: spec.clone(), below: 7, sent: 9 };
         let snapshot = Snapshot { cursor, streams: vec![open] };

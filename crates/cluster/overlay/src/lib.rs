@@ -16,11 +16,10 @@
 //!
 //! Nothing here opens a socket, reads a clock, or draws a random number.
 //!
-//! Next: [`shape`] for who is whose parent, [`node`] for the machine, [`frame`] for what it says, [`facts`] for what
+//! Next: [`shape`] for where agents stand, [`node`] for the machine, [`frame`] for what it says, [`facts`] for what
 //! only one agent per build id is asked.
 #![forbid(unsafe_code)]
 
-mod bad_shape;
 mod bytes;
 pub mod facts;
 pub mod frame;
@@ -30,14 +29,12 @@ pub mod limits;
 pub mod node;
 mod run;
 pub mod shape;
-mod shape_file;
 mod short;
 pub mod stream;
 
 pub use frame::Frame;
 pub use limits::Timing;
 pub use node::{Action, Busy, Event, Node, Setup, Told};
-pub use shape::Tree;
 pub use stream::{StreamSpec, Sync};
 
 use serde::{Deserialize, Serialize};

@@ -9,10 +9,8 @@ pub const ACK_STEP: u64 = 32;
 /// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth, between processes
 /// that share a processor with many others. A leaf is woken for each half of it, which costs as much as a hundred units.
 pub const CREDIT: u32 = 8_192;
-/// Waves of one stream that a leaf may be ahead of the oldest unfinished one, if values may be long; it keeps them all.
+/// Waves of one stream that a leaf may be ahead of the oldest unfinished one; it keeps them all, and values may be long.
 pub const WAVE_WINDOW: u64 = 8;
-/// The same for streams of numbers: as many as come about while one goes through a tree of some hundred processes.
-pub const WAVE_WINDOW_NUMBERS: u64 = 4_096;
 /// Streams open at once.
 pub const STREAM_COUNT_MAX: usize = 256;
 /// Commands that may overtake a missing one before a link counts as broken.

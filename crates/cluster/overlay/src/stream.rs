@@ -2,7 +2,6 @@
 //!
 //! Next: `node::waves` for how waves are merged, `trimtab-reduce` for the filters.
 
-use crate::limits::{WAVE_WINDOW, WAVE_WINDOW_NUMBERS};
 use serde::{Deserialize, Serialize};
 use trimtab_reduce::{FilterSpec, RankSet};
 
@@ -18,23 +17,11 @@ pub struct StreamSpec {
     pub sync: Sync,
 }
 
-impl StreamSpec {
-    /// Waves that a leaf may be ahead of the oldest unfinished one; all nodes say the same.
-    pub fn wave_window(&self) -> u64 {
-        match self.filter {
-            FilterSpec::Sum => WAVE_WINDOW_NUMBERS,
-            FilterSpec::Concat(_) | FilterSpec::Own { .. } => WAVE_WINDOW,
-        }
-    }
-}
-
 /// When a node passes a wave on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sync {
-    /// When every living rank below it has contributed.
-    WaitForAll,
-    /// As [`Sync::WaitForAll`], or this long after the wave's first contribution; the root waits so long, its children
-    /// half of it, theirs a quarter, so that late subtrees don't make their neighbours late.
+    /// When every living rank below it has contributed, or this long after the wave's first contribution; the root waits
+    /// so long, its children half of it, theirs a quarter, so that late subtrees don't make their neighbours late.
     TimeOut {
         /// At the root, in microseconds.
         us: u64,

@@ -4,7 +4,7 @@
 //! a node. [`ExactSum`] keeps all bits: one fixed-point number wide enough for any double and 2^60 of them. Adding is
 //! exact, hence associative and commutative bit for bit; only reading it as a double rounds, once, to nearest even.
 //!
-//! Next: `numbers`, which builds sums and means from it.
+//! Next: `trimtab-agent`'s `values`, whose sums and means of scripts' floats are made of it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 

@@ -3,7 +3,7 @@
 //! A node doesn't know what it merges: a stream names a filter, the node gets bytes and passes bytes on. A filter's
 //! author writes [`Filter`] for a type of theirs and gets [`AnyFilter`] for free.
 //!
-//! Next: [`crate::laws`] for what a filter must keep, [`crate::numbers`] and [`crate::lists`] for those that exist.
+//! Next: [`crate::laws`] for what a filter must keep, [`crate::lists`] for the one that the tree has of its own.
 
 use crate::values::{VALUE_BYTES_MAX, ValuesRef};
 use serde::{Serialize, de::DeserializeOwned};
@@ -81,36 +81,26 @@ pub trait Filter {
 
     /// Puts a value as bytes behind what is in `out`; on an error a part of it may be there.
     fn encode_onto(&self, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), Bad> {
-        put_encoded(self, value, out)
+        let start = out.len();
+        postcard::serialize_with_flavor(value, Onto(out))
+            .map_err(|_| Bad::Form { filter: self.name(), what: "it can not be written as bytes" })?;
+        let byte_count = out.len() - start;
+        if byte_count > VALUE_BYTES_MAX { Err(Bad::TooLong { byte_count }) } else { Ok(()) }
     }
 
     /// Bytes as a value; all of them must belong to it.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Value, Bad> {
-        decode_whole(self, bytes)
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Err(Bad::TooLong { byte_count: bytes.len() });
+        }
+        let malformed = |_| Bad::Form { filter: self.name(), what: "malformed bytes" };
+        let (value, rest) = postcard::take_from_bytes(bytes).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Bad::Form { filter: self.name(), what: "bytes behind its end" });
+        }
+        self.check(&value)?;
+        Ok(value)
     }
-}
-
-/// A value as its type is encoded, see [`Filter::encode_onto`].
-pub(crate) fn put_encoded<F: Filter + ?Sized>(filter: &F, value: &F::Value, out: &mut Vec<u8>) -> Result<(), Bad> {
-    let start = out.len();
-    postcard::serialize_with_flavor(value, Onto(out))
-        .map_err(|_| Bad::Form { filter: filter.name(), what: "it can not be written as bytes" })?;
-    let byte_count = out.len() - start;
-    if byte_count > VALUE_BYTES_MAX { Err(Bad::TooLong { byte_count }) } else { Ok(()) }
-}
-
-/// A value from its type's encoding, see [`Filter::decode`].
-pub(crate) fn decode_whole<F: Filter + ?Sized>(filter: &F, bytes: &[u8]) -> Result<F::Value, Bad> {
-    if bytes.len() > VALUE_BYTES_MAX {
-        return Err(Bad::TooLong { byte_count: bytes.len() });
-    }
-    let malformed = |_| Bad::Form { filter: filter.name(), what: "malformed bytes" };
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(malformed)?;
-    if !rest.is_empty() {
-        return Err(Bad::Form { filter: filter.name(), what: "bytes behind its end" });
-    }
-    filter.check(&value)?;
-    Ok(value)
 }
 
 /// Bytes that go behind others.
@@ -139,11 +129,11 @@ pub trait AnyFilter: Send + Sync {
     /// Accumulators of so many waves that follow each other, all empty.
     fn start(&self, wave_count: usize) -> Box<dyn Accumulator>;
 
-    /// Checks that bytes are values of this filter.
+    /// Checks that bytes are a value of this filter.
     ///
     /// # Errors
-    /// Why one of them is not.
-    fn check_bytes(&self, values: ValuesRef<'_>) -> Result<(), Bad>;
+    /// Why they are not.
+    fn check_bytes(&self, value: &[u8]) -> Result<(), Bad>;
 }
 
 /// Takes in encoded values, one by one or many waves at once.
@@ -188,8 +178,8 @@ impl<F: Filter + Clone + Send + Sync + 'static> AnyFilter for F {
         Box::new(Typed { filter: self.clone(), values: (0..wave_count).map(|_| self.identity()).collect() })
     }
 
-    fn check_bytes(&self, mut values: ValuesRef<'_>) -> Result<(), Bad> {
-        values.try_for_each(|value| self.merge(&mut self.identity(), self.decode(value)?))
+    fn check_bytes(&self, value: &[u8]) -> Result<(), Bad> {
+        self.merge(&mut self.identity(), self.decode(value)?)
     }
 }
 

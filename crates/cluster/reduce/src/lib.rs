@@ -15,7 +15,6 @@ pub mod exact;
 pub mod filter;
 pub mod laws;
 pub mod lists;
-pub mod numbers;
 pub mod plain;
 mod ranks;
 pub mod spec;

@@ -1,68 +1,54 @@
 //! How a stream names its filter, and how a node finds it.
 //!
-//! A stream is opened everywhere by one message, so the filter travels as a description with its parameters, and each
-//! node builds it. A user's own filter is registered under a name in every agent.
+//! A stream is opened everywhere by one message, so the filter travels as a description, and each node builds it. Whoever
+//! uses the tree registers filters of their own under their names in every agent.
 //!
-//! Next: `trimtab-overlay`, which opens streams.
+//! Next: `trimtab-overlay`, which opens streams; `trimtab-agent`'s `values` and `parts` for filters that are registered.
 
 use crate::lists::Concat;
-use crate::numbers::Sum;
-use crate::{AnyFilter, Bad};
+use crate::{AnyFilter, Bad, Filter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A filter with its parameters.
+/// The filter of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FilterSpec {
-    /// [`Sum`] of integers.
-    Sum,
     /// [`Concat`]: at most so many bytes.
     Concat(u32),
-    /// A user's own, by name, with parameters only it understands.
-    Own {
-        /// As it was registered.
-        name: String,
-        /// For its builder.
-        parameters: Vec<u8>,
-    },
+    /// One that was registered, by its name.
+    Own(String),
 }
 
-/// Makes a user's filter from its parameters.
-type Builder = Box<dyn Fn(&[u8]) -> Result<Arc<dyn AnyFilter>, Bad> + Send + Sync>;
-
-/// The users' own filters of one program.
+/// The filters that one program has beside the tree's own.
 #[derive(Default)]
 pub struct Registry {
-    builders: BTreeMap<String, Builder>,
+    filters: BTreeMap<&'static str, Arc<dyn AnyFilter>>,
 }
 
 impl Registry {
     /// Adds a filter, or replaces one of the same name.
-    pub fn register(
-        &mut self,
-        name: &str,
-        builder: impl Fn(&[u8]) -> Result<Arc<dyn AnyFilter>, Bad> + Send + Sync + 'static,
-    ) {
-        self.builders.insert(name.to_owned(), Box::new(builder));
+    pub fn register(&mut self, filter: impl Filter + Clone + Send + Sync + 'static) {
+        self.filters.insert(filter.name(), Arc::new(filter));
     }
 
     /// The filter that a stream names.
+    ///
+    /// # Errors
+    /// [`Bad::Unknown`] if nobody registered one of that name.
     pub fn build(&self, spec: &FilterSpec) -> Result<Arc<dyn AnyFilter>, Bad> {
-        Ok(match spec {
-            FilterSpec::Sum => Arc::new(Sum),
-            FilterSpec::Concat(byte_count_max) => Arc::new(Concat { byte_count_max: *byte_count_max }),
-            FilterSpec::Own { name, parameters } => {
-                let builder = self.builders.get(name).ok_or_else(|| Bad::Unknown { name: name.clone() })?;
-                builder(parameters)?
+        match spec {
+            FilterSpec::Concat(byte_count_max) => Ok(Arc::new(Concat { byte_count_max: *byte_count_max })),
+            FilterSpec::Own(name) => {
+                self.filters.get(name.as_str()).cloned().ok_or_else(|| Bad::Unknown { name: name.clone() })
             }
-        })
+        }
     }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.builders.keys()).finish()
+        f.debug_set().entries(self.filters.keys()).finish()
     }
 }

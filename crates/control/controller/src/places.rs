@@ -1,12 +1,12 @@
 //! Which agents there are, and who calls whom: a balanced tree that grows.
 //!
-//! An agent keeps its number as long as the controller runs, so a host that comes back takes its old place. With a
-//! fan-out of F the first F agents call the controller, the next F the first one, and so on: whoever is above an agent
-//! was there before it. Agents that come one after the other, as hosts do that boot together, are neighbours.
+//! An agent keeps its number as long as the controller runs, so a host that comes back takes its old place. The agents
+//! above another were there before it. Agents that come one after the other, as hosts do that boot together, are neighbours.
 //!
-//! Next: `routes`, which gives places out.
+//! Next: `routes`, which gives places out; `trimtab_overlay::shape` for the tree.
 
 use std::net::SocketAddr;
+use trimtab_overlay::shape;
 use trimtab_reduce::RankSet;
 use trimtab_site::api::Ancestor;
 use trimtab_types::Rank;
@@ -92,12 +92,11 @@ impl Places {
     /// Those above an agent, its parent first; the controller comes behind them. Agents that nobody can call are left
     /// out.
     pub fn above(&self, index: u32) -> Vec<Ancestor> {
-        let above = std::iter::successors(self.parent(index as usize), |at| self.parent(*at));
         let ancestor = |at: usize| {
             let AgentPlace { host, address, .. } = self.places.get(at).filter(|place| place.address.port() != 0)?;
             Some(Ancestor { index: at as u32, host: host.clone(), address: *address })
         };
-        above.filter_map(ancestor).collect()
+        shape::above(index as usize, self.fan_out).filter_map(ancestor).collect()
     }
 
     /// The agent of a node, by the name that a batch system or a person calls it.
@@ -113,10 +112,6 @@ impl Places {
             0 => RankSet::EMPTY,
             count => RankSet::range(Rank(0), Rank(count as u32 - 1)),
         }
-    }
-
-    fn parent(&self, index: usize) -> Option<usize> {
-        index.checked_sub(self.fan_out).map(|below| below / self.fan_out)
     }
 }
 

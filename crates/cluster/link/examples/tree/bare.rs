@@ -16,7 +16,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use trimtab_overlay::Tree;
+use trimtab_sim::Tree;
 
 const MESSAGE_BYTES: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;

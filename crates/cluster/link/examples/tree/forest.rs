@@ -19,9 +19,9 @@ use trimtab_link::blocking::Hosted;
 use trimtab_link::inbox::Filler;
 use trimtab_link::{Address, Hand, Inbox, JobSecret, Owner, inbox};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::{NodeId, StreamSpec, Sync, Told, Tree};
-use trimtab_reduce::numbers::Sum;
-use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
+use trimtab_overlay::{NodeId, StreamSpec, Told};
+use trimtab_reduce::{Filter, RankSet};
+use trimtab_sim::{PATIENT, Total, Tree, contribution};
 use trimtab_types::Rank;
 
 /// Anything that takes longer hangs.
@@ -145,7 +145,7 @@ impl Forest {
         };
         let tree = plan.tree()?;
         let began = Instant::now();
-        let config = host::config(&plan, &tree, NodeId::ROOT, None, Arc::new(Registry::default()))?;
+        let config = host::config(&plan, &tree, NodeId::ROOT, None, Arc::new(contribution::registry()))?;
         let (filler, news) = inbox();
         let ping = Arc::new(Mutex::new(Ping::default()));
         let owner = Pinger { filler, ping: ping.clone() };
@@ -216,8 +216,7 @@ impl Forest {
 
     /// Opens a stream that sums over all leaves.
     pub fn sums(&self) -> Outcome<u32> {
-        let filter = FilterSpec::Sum;
-        let spec = StreamSpec { target: self.all(), filter, sync: Sync::WaitForAll };
+        let spec = StreamSpec { target: self.all(), filter: Total::spec(), sync: PATIENT };
         Ok(self.root.handle().open(spec)?)
     }
 
@@ -229,7 +228,7 @@ impl Forest {
     /// The next result of a stream, which must be that of all ranks, and right.
     pub fn right(&self, stream: u32) -> Outcome<WaveResult> {
         let result = self.result(stream)?;
-        let sum = Sum.decode(&result.value)?;
+        let sum = Total.decode(&result.value)?;
         if sum != host::sum_of(&result.covers, result.wave) {
             return Err(format!("wave {}: {sum} is not the sum of {}", result.wave, result.covers).into());
         }
@@ -255,44 +254,27 @@ impl Forest {
     pub fn round_trips(&self, stream: u32, count: usize) -> Outcome<Vec<f64>> {
         // One more: the first begins on another thread.
         let took_us = Vec::with_capacity(count + 1);
-        let ping = Ping { stream, left: count + 1, asks: true, sent: Some(Instant::now()), took_us, ..Ping::default() };
-        Ok(self.play(ping, ONE.to_vec())?.split_off(1))
-    }
-
-    /// Asks all leaves for so many contributions and waits for their sums; how long that took, in seconds.
-    pub fn sums_of_many(&self, stream: u32, count: u64) -> Outcome<f64> {
-        let began = Instant::now();
-        let ping = Ping { stream, left: count as usize, ..Ping::default() };
-        self.play(ping, count.to_le_bytes().to_vec())?;
-        Ok(began.elapsed().as_secs_f64())
-    }
-
-    /// Sends a command to all leaves and waits until all results are there; the times that were taken.
-    fn play(&self, mut ping: Ping, payload: Vec<u8>) -> Outcome<Vec<f64>> {
         let (done, all_done) = std::sync::mpsc::sync_channel(1);
-        let stream = ping.stream;
-        ping.done = Some(done);
-        *lock(&self.ping) = ping;
-        self.root.handle().multicast(stream, self.all(), payload)?;
+        let (sent, done) = (Some(Instant::now()), Some(done));
+        *lock(&self.ping) = Ping { stream, left: count + 1, sent, took_us, is_wrong: false, done };
+        self.root.handle().multicast(stream, self.all(), ONE.to_vec())?;
         all_done.recv_timeout(HANG)?;
         let mut ping = lock(&self.ping);
         if ping.is_wrong {
             return Err("a sum is wrong".into());
         }
-        Ok(std::mem::take(&mut ping.took_us))
+        Ok(ping.took_us.split_off(1))
     }
 }
 
-/// A command that asks for one contribution, as long as the floor's messages.
-const ONE: [u8; 32] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A command that asks for a contribution; with its head about as long as the floor's messages.
+const ONE: [u8; 32] = [0; 32];
 
-/// Round trips, or sums, in progress.
+/// Round trips in progress: each result asks for the next.
 #[derive(Default)]
 struct Ping {
     stream: u32,
     left: usize,
-    /// True if each result asks for the next.
-    asks: bool,
     sent: Option<Instant>,
     took_us: Vec<f64>,
     is_wrong: bool,
@@ -326,13 +308,10 @@ impl Owner for Pinger {
 impl Ping {
     fn came(&mut self, result: &WaveResult, hand: &mut Hand<'_>) {
         self.took_us.extend(self.sent.map(|sent| sent.elapsed().as_secs_f64() * 1e6));
-        let sum = Sum.decode(&result.value);
+        let sum = Total.decode(&result.value);
         self.is_wrong |= sum != Ok(host::sum_of(&result.covers, result.wave)) || !result.missing.is_empty();
         self.left -= 1;
-        self.sent = self.asks.then(Instant::now);
-        if self.left > 0 && !self.asks {
-            return;
-        }
+        self.sent = Some(Instant::now());
         if self.left == 0 || hand.multicast(self.stream, result.covers.clone(), ONE.to_vec()).is_err() {
             self.is_wrong |= self.left > 0;
             self.left = 0;

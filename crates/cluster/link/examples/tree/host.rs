@@ -12,13 +12,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use trimtab_link::blocking::Hosted;
 use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Owner, RunningNode, incarnation_now};
-use trimtab_overlay::{NodeId, Setup, Told, Tree};
-use trimtab_reduce::numbers::Sum;
-use trimtab_reduce::{Filter, RankSet, Registry, Values};
+use trimtab_overlay::{NodeId, Setup, Told};
+use trimtab_reduce::{Filter, RankSet, Registry};
+use trimtab_sim::{Total, Tree, contribution};
 use trimtab_types::Rank;
-
-/// Room for a number with its length; few have more.
-const NUMBER_BYTES: usize = 4;
 
 /// The value that a rank contributes to a wave.
 pub fn value_of(rank: Rank, wave: u64) -> i128 {
@@ -59,7 +56,7 @@ pub fn run() -> Outcome {
 fn run_one(plan: &Plan) -> Outcome {
     let (tree, node) = (plan.tree()?, NodeId(plan.hosted.0));
     let listen = tree.is_inner()[node.0 as usize].then(|| plan.listen(node));
-    let config = config(plan, &tree, node, None, Arc::new(Registry::default()))?;
+    let config = config(plan, &tree, node, None, Arc::new(contribution::registry()))?;
     let hosted = match tree.ranks(node).lowest() {
         Some(rank) => Hosted::start(config, listen, Leaf::new(rank, plan.flow))?,
         None => Hosted::start(config, listen, |_: Told, _: &mut Hand<'_>| {})?,
@@ -77,7 +74,7 @@ fn run_one(plan: &Plan) -> Outcome {
 
 async fn start_all(plan: &Plan) -> Outcome {
     let tree = plan.tree()?;
-    let (is_inner, registry) = (tree.is_inner(), Arc::new(Registry::default()));
+    let (is_inner, registry) = (tree.is_inner(), Arc::new(contribution::registry()));
     let mut out = std::io::stdout().lock();
     for node in (plan.hosted.0..plan.hosted.0 + plan.hosted.1).map(NodeId) {
         let listener = match is_inner[node.0 as usize] {
@@ -114,7 +111,7 @@ pub fn config(
     Ok(Config { setup, tree: plan.number, listener, contacts, credentials })
 }
 
-/// A leaf's program: so many contributions as commands ask for, or to each wave that it may.
+/// A leaf's program: a contribution for each command, or to each wave that it may.
 pub struct Leaf {
     rank: Rank,
     flow: bool,
@@ -145,10 +142,9 @@ impl Owner for Leaf {
                 self.streams.insert(stream, Due { next: wave, asked_below, open_below: wave });
                 stream
             }
-            Told::Command { stream, ref payload, .. } => {
-                let count = payload.first_chunk().map_or(1, |count| u64::from_le_bytes(*count));
+            Told::Command { stream, .. } => {
                 if let Some(due) = self.streams.get_mut(&stream) {
-                    due.asked_below = due.asked_below.saturating_add(count);
+                    due.asked_below = due.asked_below.saturating_add(1);
                 }
                 stream
             }
@@ -162,13 +158,10 @@ impl Owner for Leaf {
         };
         let Some(due) = self.streams.get_mut(&stream) else { return };
         let below = due.asked_below.min(due.open_below);
-        let mut values = Values::with_capacity(NUMBER_BYTES * below.saturating_sub(due.next) as usize);
         for wave in due.next..below {
-            // A number always has bytes.
-            let _bytes = values.push_with(|out| Sum.encode_onto(&value_of(self.rank, wave), out));
+            // A number always has bytes, and waves that are over need nothing of this leaf.
+            let _over = Total.encode(&value_of(self.rank, wave)).map(|value| hand.contribute(stream, wave, &value));
         }
-        // Waves that are over need nothing of this leaf.
-        let _over = hand.contribute_many(stream, due.next, values);
         due.next = due.next.max(below);
     }
 }

@@ -20,8 +20,6 @@ const TRIPS_PER_TURN: usize = 300;
 const SETTLES: Duration = Duration::from_millis(300);
 /// Packets of one turn, to and fro: the scheduler takes some milliseconds to give two processes a processor each.
 const PACKETS_PER_TURN: usize = 2_000;
-/// Contributions of one turn, for as many sums as that makes: some tens of milliseconds.
-const CONTRIBUTIONS_PER_TURN: u32 = 1_280_000;
 /// How long an agent at rest is watched.
 const REST: Duration = Duration::from_secs(10);
 /// Trees that are watched: how their nodes come to rest depends on their last messages.
@@ -65,24 +63,20 @@ pub fn run(part: &str, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Multicast and sum, and sums alone: of the tree and of the floor.
+/// Multicast and sum: of the tree and of the floor.
 fn trips(options: Options) -> Outcome<Value> {
     let tcp = Forest::grow(growth((FAN_OUT, options.leaves)))?;
     let mut bare = BareTree::grow(&tcp.tree)?;
     let stream = tcp.sums()?;
-    let [mut tcp_ms, mut bare_ms, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 4];
-    let sum_count = (CONTRIBUTIONS_PER_TURN / options.leaves.max(1)) as usize;
-    let per_s = |seconds: f64| sum_count as f64 / seconds;
+    let [mut tcp_ms, mut bare_ms] = [const { Vec::new() }; 2];
     for _ in 0..options.rounds {
         tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(stream, count))?) / 1e3);
         let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
         bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
-        tcp_rate.push(per_s(settled(sum_count, |count| tcp.sums_of_many(stream, count as u64))?));
-        bare_rate.push(per_s(settled(sum_count, |count| bare.sums(count as u64))?));
     }
     Ok(json!({
         "leaves": options.leaves, "depth": tcp.tree.depth(), "start_s": tcp.start_seconds,
-        "tcp_ms": tcp_ms, "bare_ms": bare_ms, "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
+        "tcp_ms": tcp_ms, "bare_ms": bare_ms,
     }))
 }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::BufRead;
 use trimtab_link::{Address, JobSecret};
-use trimtab_overlay::{NodeId, Timing, Tree};
+use trimtab_overlay::{NodeId, Timing};
+use trimtab_sim::Tree;
 
 /// Which nodes, of which tree, and where the others are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,11 +116,7 @@ impl Plan {
     /// The tree.
     pub fn tree(&self) -> Outcome<Tree> {
         let (fan_out, leaf_count) = self.shape;
-        Ok(if fan_out == CHAIN {
-            Tree::from_text("root => inner ; inner => leaf ;")?
-        } else {
-            Tree::balanced(fan_out, leaf_count)?
-        })
+        Ok(if fan_out == CHAIN { Tree::levels(1, 2, leaf_count) } else { Tree::balanced(fan_out, leaf_count)? })
     }
 
     /// The tree's times.

@@ -12,9 +12,9 @@ use trimtab_link::{
     Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, RunningNode, inbox,
 };
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
-use trimtab_reduce::numbers::Sum;
-use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
+use trimtab_overlay::{NodeId, Setup, StreamSpec, Timing, Told};
+use trimtab_reduce::{Filter, RankSet};
+use trimtab_sim::{PATIENT, Total, Tree, contribution};
 use trimtab_types::Rank;
 
 /// Anything that takes longer hangs.
@@ -64,7 +64,7 @@ pub fn sum_of(ranks: &RankSet, wave: u64) -> i128 {
 /// A stream that sums over all leaves.
 pub fn sums(leaf_count: u32) -> StreamSpec {
     let target = RankSet::range(Rank(0), Rank(leaf_count - 1));
-    StreamSpec { target, filter: FilterSpec::Sum, sync: Sync::WaitForAll }
+    StreamSpec { target, filter: Total::spec(), sync: PATIENT }
 }
 
 /// A runtime as every node has it.
@@ -80,7 +80,7 @@ pub fn setup(tree: &Tree, node: NodeId, timing: Timing) -> Setup {
         ancestors: tree.ancestors(node),
         ranks: tree.ranks(node),
         timing,
-        registry: Arc::new(Registry::default()),
+        registry: Arc::new(contribution::registry()),
     }
 }
 
@@ -125,7 +125,7 @@ pub fn leaf(rank: Rank, when: Leaves) -> impl FnMut(Told, &mut Hand<'_>) + Send 
         };
         let Some(next) = waves.get_mut(&stream) else { return };
         while *next < contributes_below {
-            let value = Sum.encode(&value_of(rank, *next)).unwrap();
+            let value = Total.encode(&value_of(rank, *next)).unwrap();
             hand.contribute(stream, *next, &value).unwrap();
             *next += 1;
         }

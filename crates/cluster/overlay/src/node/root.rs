@@ -10,7 +10,7 @@
 use super::stretches::{Cut, Stretch, Stretches};
 use super::{Action, Busy, Node, Told, WaveResult};
 use crate::frame::Command;
-use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX};
+use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX, WAVE_WINDOW};
 use crate::run::RunRef;
 use crate::{StreamSpec, Sync};
 use std::collections::BTreeMap;
@@ -259,8 +259,7 @@ impl Node {
             let covers = gather.covers.clone();
             bad_ones.into_iter().for_each(|(wave, bad)| self.tell_bad(key.0, wave, &covers, bad));
         }
-        let step = self.streams.get(&key.0).map_or(1, |open| open.spec.wave_window() / 2);
-        self.retire_done(key.0, step);
+        self.retire_done(key.0, WAVE_WINDOW / 2);
     }
 
     /// Announces that the oldest waves of a stream are over, if there are so many.

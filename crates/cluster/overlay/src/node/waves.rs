@@ -12,7 +12,7 @@
 use super::stretches::{Cut, Stretch, Stretches};
 use super::{Action, Busy, Node, Told, Trouble};
 use crate::frame::{Body, Frame, OpenStream, Run};
-use crate::limits::{CREDIT, RUN_COUNT_MAX, STREAM_COUNT_MAX};
+use crate::limits::{CREDIT, STREAM_COUNT_MAX, WAVE_WINDOW};
 use crate::run::RunRef;
 use crate::{NodeId, StreamSpec, Sync};
 use std::ops::Range;
@@ -48,17 +48,17 @@ struct Wave {
 impl Stream {
     /// The waves that may be contributed to.
     pub(super) fn open_waves(&self) -> Range<u64> {
-        self.below..self.below.saturating_add(self.spec.wave_window())
+        self.below..self.below.saturating_add(WAVE_WINDOW)
     }
 
-    /// Keeps own contributions: few behind those before, if nothing is between; many as they are.
-    fn keep(&mut self, waves: Range<u64>, values: ValuesRef<'_>) {
+    /// Keeps an own contribution, behind those before if no wave is between.
+    fn keep(&mut self, wave: u64, value: ValuesRef<'_>) {
         match self.kept.last_mut() {
-            Some(last) if last.waves.end == waves.start && last.wave_count() + values.len() <= RUN_COUNT_MAX => {
-                last.waves.end = waves.end;
-                last.of.extend(values);
+            Some(last) if last.waves.end == wave => {
+                last.waves.end += 1;
+                last.of.extend(value);
             }
-            _ => self.kept.insert(waves, values.to_values()),
+            _ => self.kept.insert(wave..wave + 1, value.to_values()),
         }
     }
 }
@@ -88,50 +88,37 @@ impl Cut for Wave {
 }
 
 impl Node {
-    /// Contributes this node's values to waves that follow each other, up to the window's end that [`Told::Window`]
-    /// names. Those of waves that are over are left out.
+    /// Contributes this node's value to a wave below the window's end that [`Told::Window`] names.
     ///
     /// # Errors
-    /// Why nothing of it was taken.
-    pub fn contribute(&mut self, now_us: u64, stream: u32, wave: u64, values: Values) -> Result<Vec<Action>, Busy> {
-        self.put(now_us, stream, wave, values)?;
+    /// Why it was not taken.
+    pub fn contribute(&mut self, now_us: u64, stream: u32, wave: u64, value: &[u8]) -> Result<Vec<Action>, Busy> {
+        self.put(now_us, stream, wave, value)?;
         Ok(self.flush(now_us))
     }
 
-    /// As [`Node::contribute`], without doing what follows from it: for many contributions, with one
+    /// As [`Node::contribute`], without doing what follows from it: for some contributions, with one
     /// [`Node::flush`] after them.
     ///
     /// # Errors
-    /// Why nothing of it was taken.
-    pub fn put(&mut self, now_us: u64, stream: u32, wave: u64, mut values: Values) -> Result<(), Busy> {
+    /// Why it was not taken.
+    pub fn put(&mut self, now_us: u64, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
         self.now_us = self.now_us.max(now_us);
         let Some(open) = self.streams.get_mut(&stream) else { return Err(Busy::NoStream { stream }) };
         if open.own.is_empty() {
             return Err(Busy::NotHere { id: self.setup.id, who: "a node with ranks of the stream's target" });
         }
-        if values.is_empty() {
-            return Ok(());
-        }
-        let (waves, window) = (wave..wave.saturating_add(values.len() as u64), open.open_waves());
-        if waves.end > window.end || waves.end <= window.start {
-            let wave = if waves.start < window.start { waves.start } else { waves.start.max(window.end) };
+        let window = open.open_waves();
+        if !window.contains(&wave) {
             return Err(Busy::Window { stream, wave, from: window.start, below: window.end });
         }
-        let over = window.start.saturating_sub(wave);
-        if over > 0 {
-            values = values.split_off(over as usize);
-        }
-        let wave = wave + over;
-        if let Some(wave) = open.kept.first_in(&(wave..waves.end)) {
+        if open.kept.get(wave).is_some() {
             return Err(Busy::Twice { stream, wave });
         }
-        open.filter.check_bytes(values.view()).map_err(Busy::Bad)?;
-        open.keep(wave..waves.end, values.view());
+        open.filter.check_bytes(value).map_err(Busy::Bad)?;
+        let values = Values::from_iter([value]);
+        open.keep(wave, values.view());
         self.give(stream, wave, values);
-        if self.queue.unit_count() >= RUN_COUNT_MAX {
-            // As soon as there is credit: what waits here is bounded.
-            self.send_queue();
-        }
         Ok(())
     }
 
@@ -177,7 +164,7 @@ impl Node {
                 self.streams.insert(number, Box::new(stream));
                 if has_ranks {
                     self.tell(Told::Opened { stream: number, spec: Box::new(spec.clone()), wave: below, sent });
-                    self.tell(Told::Window { stream: number, below: below + spec.wave_window() });
+                    self.tell(Told::Window { stream: number, below: below.saturating_add(WAVE_WINDOW) });
                 }
             }
         }
