@@ -14,6 +14,7 @@ use crate::event::{CallEvent, Symbol};
 use crate::formulas::{coefficient_of_variation, median, time_per_iteration};
 use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
 use crate::word::{OPTIONAL_TIME_SHARE_MAX, Word, lacking};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of iterations with the commonest order of calls that proves a repetition by itself.
 const COMMON_ORDER_MIN: f64 = 0.6;
@@ -60,13 +61,17 @@ pub struct DetectOptions {
     pub coverage_min: f64,
     /// Functions called in polling loops (`MPI_Test`, `MPI_Iprobe`, ...): never a level, never an anchor.
     pub polling_functions: Vec<u32>,
+    /// Call sites of one statement of the program, by a number of that statement: bindings of an interpreter make many calls
+    /// for one. A site that is not there is a statement by itself.
+    pub statements: BTreeMap<u64, u64>,
     /// Levels only: a loop around one that is left and entered again is not looked for.
     pub levels_only: bool,
 }
 
 impl Default for DetectOptions {
     fn default() -> Self {
-        Self { iterations_min: 3, coverage_min: 0.8, polling_functions: Vec::new(), levels_only: false }
+        let (polling_functions, statements) = (Vec::new(), BTreeMap::new());
+        Self { iterations_min: 3, coverage_min: 0.8, polling_functions, statements, levels_only: false }
     }
 }
 
@@ -297,20 +302,32 @@ impl<'a> Search<'a> {
         (time_with - time_plain).max(0.0) * with.len() as f64 <= OPTIONAL_TIME_SHARE_MAX * total
     }
 
-    /// True if the iterations `with` the outer call have at most one call site more, or under half of the inner's.
+    /// True if the iterations `with` the outer call have at most one statement more, or under half of the inner's.
     fn adds_few_calls(&self, inner: &Candidate, all: &[(usize, usize)], with: &[usize], plain: &[usize]) -> bool {
         let pick = |which: &[usize]| which.iter().map(|i| all[*i]).collect::<Vec<_>>();
         let (in_with, in_plain) = (self.table.presence(&pick(with)), self.table.presence(&pick(plain)));
-        let extra = in_with
-            .iter()
-            .zip(&in_plain)
-            .filter(|(w, p)| {
-                **w as f64 >= REGULAR_SHARE * with.len() as f64
-                    && **p as f64 <= (1.0 - REGULAR_SHARE) * plain.len() as f64
-            })
-            .count();
-        let usual = in_plain.iter().filter(|p| **p as f64 >= REGULAR_SHARE * plain.len() as f64).count();
-        extra < 2 || 2 * extra < usual.max(inner.level.symbols.len())
+        let is_usual = |id: &usize| in_plain[*id] as f64 >= REGULAR_SHARE * plain.len() as f64;
+        let is_extra = |id: &usize| {
+            in_with[*id] as f64 >= REGULAR_SHARE * with.len() as f64
+                && in_plain[*id] as f64 <= (1.0 - REGULAR_SHARE) * plain.len() as f64
+        };
+        let ids = || 0..in_plain.len();
+        let usual = self.statements(ids().filter(is_usual));
+        let extra = self.statements(ids().filter(is_extra)).difference(&usual).count();
+        let of_inner = self.statements(inner.level.symbols.iter().copied());
+        extra < 2 || 2 * extra < usual.len().max(of_inner.len())
+    }
+
+    /// The statements that make the calls of some symbols; a symbol of which none is known is one by itself.
+    fn statements(&self, ids: impl Iterator<Item = usize>) -> BTreeSet<(Option<u64>, Symbol)> {
+        let statement = |id: usize| {
+            let symbol = self.table.symbols[id];
+            match self.options.statements.get(&symbol.site) {
+                Some(number) => (Some(*number), Symbol { function: 0, site: 0 }),
+                None => (None, symbol),
+            }
+        };
+        ids.map(statement).collect()
     }
 
     /// The word in which the stream repeats; one that covers too little says at least what to wait for.

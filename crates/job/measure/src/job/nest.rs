@@ -570,12 +570,14 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds:
     let how = |position: usize| if count.bursts[position].are_there() { " in bursts" } else { "" };
     let of_passed = |position: usize| format!("{} ({}{})", name(position), times(passes(position)), how(position));
     if !passed.is_empty() {
-        text += &format!(", inside of {}, counted for {seconds:.1} s", innermost(&passed, DESCRIBED_MAX, of_passed));
+        text +=
+            &format!(", inside of {}, counted for {}", innermost(&passed, DESCRIBED_MAX, of_passed), length(seconds));
     }
     if !not.is_empty() {
         text += &format!(
-            ", inside of {}, of which no pass began in the {seconds:.1} s in which passes were counted",
-            innermost(&not, 1, name)
+            ", inside of {}, of which no pass began in the {} in which passes were counted",
+            innermost(&not, 1, name),
+            length(seconds)
         );
     }
     if let Some((outermost, others)) = around.split_first() {
@@ -588,6 +590,14 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds:
         text += &format!("; inside of it runs {}", inside.join(", in that "));
     }
     text + &seldom_with_calls(count.passed.least[taken])
+}
+
+/// `2.0 s`, `30 ms`.
+fn length(seconds: f64) -> String {
+    match seconds < 0.1 {
+        true => format!("{:.0} ms", (seconds * 1e3).max(1.0)),
+        false => format!("{seconds:.1} s"),
+    }
 }
 
 /// The innermost of some loops around another, `most` of them, as `one` says each, and how many more there are.
@@ -934,6 +944,8 @@ mod tests {
         let said = |around| description(&functions, &count([around, 65]), 1, 2.0, &[]);
         assert_eq!(said(1), "a loop of the program, inside of loop 1 of main at md.c:9 (1 pass), counted for 2.0 s");
         assert!(said(0).ends_with("at md.c:9, of which no pass began in the 2.0 s in which passes were counted"));
+        let briefly = description(&functions, &count([0, 65]), 1, 0.03, &[]);
+        assert!(briefly.ends_with("of which no pass began in the 30 ms in which passes were counted"), "{briefly}");
         let mut nest = Candidates::common([node(5, &["main", "solve"])].into_iter());
         assert_eq!(nest.not_counted_around(&count([10, 65]), 1), Vec::<String>::new());
         (nest.loops[0].why_not, nest.loops[0].shown) = (Some("two threads".to_owned()), "loop 1 of main".to_owned());

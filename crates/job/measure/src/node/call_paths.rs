@@ -380,6 +380,12 @@ impl CallPaths {
         self.known.get(&site)?.python.as_ref()
     }
 
+    /// A number of that line, the same for all calls from it.
+    pub(super) fn python_line(&self, site: u64) -> Option<u64> {
+        let place = self.python_place(site)?;
+        Some(checksum(format!("{}:{:?}", place.file, place.line).as_bytes()))
+    }
+
     /// A short name for the program's place that a site stands for: `solve+0x1f3`.
     pub(super) fn describe(&self, site: u64, cache: &ImageCache) -> String {
         if let Some(place) = self.python_place(site) {

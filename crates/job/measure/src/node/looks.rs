@@ -108,9 +108,12 @@ impl Window<'_> {
             self.read_streams();
         }
         let options = self.detect_options(levels_only);
-        let detected = self.streams.iter().map(|stream| match detect(&stream.events, stream.until_ticks, &options) {
-            Detection::Loop(found) => Ok(found),
-            Detection::NotYet { why } => Err(why),
+        let detected = self.streams.iter().map(|stream| {
+            let options = DetectOptions { statements: stream.statements.clone(), ..options.clone() };
+            match detect(&stream.events, stream.until_ticks, &options) {
+                Detection::Loop(found) => Ok(found),
+                Detection::NotYet { why } => Err(why),
+            }
         });
         let found: Result<Vec<FoundLoop>, String> = detected.collect();
         let loops = found.map(|found| {

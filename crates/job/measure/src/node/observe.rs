@@ -41,6 +41,8 @@ pub(crate) struct Stream {
     pub sites: Vec<u64>,
     /// Probe of each call.
     pub probes: Vec<u64>,
+    /// Sites of the events that come from a line of an interpreted program, with a number of that line.
+    pub statements: BTreeMap<u64, u64>,
 }
 
 /// One rank's ring as it was at one moment, copied before anything is made of it: the ranks' copies must overlap in
@@ -151,6 +153,10 @@ pub(crate) fn stream(
         let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
         let world = |named: i32| peer(view, &slot, record.comm, named, facts);
         let peer = world(record.peer);
+        let site = base ^ direction(sends || receives, peer, member.process.rank.0);
+        if let Some(line) = sites.paths.python_line(record.site) {
+            stream.statements.insert(site, line);
+        }
         let source = match (sends, receives) {
             (_, false) => PEER_NONE,
             (false, true) => peer,
@@ -158,7 +164,7 @@ pub(crate) fn stream(
         };
         stream.events.push(CallEvent {
             function: probe.function,
-            site: base ^ direction(sends || receives, peer, member.process.rank.0),
+            site,
             enter_ticks: record.enter_ticks,
             exit_ticks: record.exit_ticks,
             peer,

@@ -281,6 +281,33 @@ fn polling_functions_never_count() {
     assert!(matches!(detect(&stream.events, stream.clock, &options), Detection::NotYet { .. }));
 }
 
+/// One statement of Python may make many calls: a sum in every tenth step is one statement more, whatever it is made of.
+#[test]
+fn a_rare_statement_of_many_calls_does_not_make_the_loop_longer() {
+    let mut stream = Stream::new();
+    for iteration in 0..400 {
+        stream.compute(5000);
+        (0..6).for_each(|site| stream.call(SEND, 100 + site));
+        if iteration % 10 == 0 {
+            (0..8).for_each(|site| stream.call(TEST, 200 + site));
+        }
+    }
+    let events = &stream.events;
+    let calls = |statements: &[(std::ops::Range<u64>, u64)]| {
+        let of = |event: &CallEvent, range: &std::ops::Range<u64>| range.contains(&event.site);
+        let number =
+            |event: &CallEvent| statements.iter().find(|(range, _)| of(event, range)).map(|(_, number)| *number);
+        let statements = events.iter().filter_map(|event| Some((event.site, number(event)?))).collect();
+        match detect(events, stream.clock, &DetectOptions { statements, ..DetectOptions::default() }) {
+            Detection::Loop(found) => found.period_calls,
+            Detection::NotYet { why } => panic!("{why}"),
+        }
+    };
+    assert_eq!(calls(&[]), 68, "eight places more are a loop of their own");
+    assert_eq!(calls(&[(100..103, 1), (103..106, 2), (200..208, 3)]), 6);
+    assert_eq!(calls(&[(100..106, 1), (200..203, 2), (203..206, 3), (206..208, 4)]), 68, "three statements more");
+}
+
 #[test]
 fn long_streams_need_few_passes() {
     // No time is asserted; quadratic work on 200,000 events would not end within the patience of a test run.
