@@ -33,6 +33,7 @@ const ATTACHING: &[&str] = &[
 ];
 /// Programs whose tests compare times, loads or the jobs of the whole machine: nothing else runs beside them.
 const ALONE: &[(&str, &str)] = &[
+    ("trimtab", "tests/corun.rs"),
     ("trimtab", "tests/events.rs"),
     ("trimtab", "tests/first_call.rs"),
     ("trimtab", "tests/numbers.rs"),

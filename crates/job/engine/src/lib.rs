@@ -13,6 +13,7 @@ mod audited;
 mod benchmark;
 mod callable;
 mod code;
+mod corun_jobs;
 mod descriptors;
 mod ends;
 mod error;
@@ -41,6 +42,7 @@ mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
 pub use code::Code;
+pub use corun_jobs::{CorunError, CorunSide, company, comparable, corun_cautions, corun_jobs};
 pub use descriptors::check as check_descriptors;
 pub use ends::Ends;
 pub use error::{BoxError, Error};
@@ -96,7 +98,8 @@ pub use trimtab_trigger::{CallOutcome, Condition, Waker, When};
 /// Sensors of this machine, and of the network to another one.
 pub use trimtab_sensors as sensors;
 
-/// Forecasts of series, and of a job's end.
+/// Forecasts of series, of a job's end, and of jobs together.
+pub use trimtab_corun as corun;
 pub use trimtab_progress as progress;
 pub use trimtab_weather as weather;
 

@@ -2,6 +2,7 @@
 //!
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
+mod corun;
 mod limit;
 pub mod model;
 mod numbers;
@@ -9,6 +10,7 @@ mod range;
 pub mod site;
 
 use clap::{Args, Parser, Subcommand};
+pub use corun::CorunOptions;
 use model::{ModelCommand, SizeForecastOptions};
 use numbers::{count, positive, whole};
 use range::within;
@@ -361,6 +363,13 @@ pub enum ForecastCommand {
     ///
     /// Exit codes: 0 an interval; 1 nothing is claimed, with the reason; 2 an error.
     Queue(QueueForecastOptions),
+    /// How much slower each of several jobs is beside the others, and who ends when; or with --with who is the better partner
+    ///
+    /// Jobs that run are measured together; from windows of them alone it is predicted before they meet. docs/forecasts.md
+    /// describes it.
+    ///
+    /// Exit codes: 0 all is said; 1 some slowdown or end is not known, with the reason; 2 an error.
+    Corun(CorunOptions),
 }
 
 /// The options of `forecast queue`.

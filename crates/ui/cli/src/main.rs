@@ -9,6 +9,9 @@ mod arguments;
 mod attach;
 mod backtest;
 mod backtest_jobs;
+mod corun;
+mod corun_given;
+mod corun_shown;
 mod departed;
 mod doctor;
 mod doctor_facts;
@@ -95,7 +98,7 @@ fn looks_into_processes(command: &Command) -> bool {
             | Command::Loops { .. }
             | Command::Probe { .. }
             | Command::Explain { .. }
-            | Command::Forecast(ForecastCommand::Job(_))
+            | Command::Forecast(ForecastCommand::Job(_) | ForecastCommand::Corun(_))
             | Command::Undo { .. }
     )
 }
@@ -107,7 +110,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         arguments.command,
         Command::Attach { .. }
             | Command::Measure { .. }
-            | Command::Forecast(ForecastCommand::Job(_))
+            | Command::Forecast(ForecastCommand::Job(_) | ForecastCommand::Corun(_))
             | Command::Agent(_)
     ) {
         own::take_short_turns();
@@ -187,5 +190,6 @@ fn foretell(command: &ForecastCommand, store: &Option<PathBuf>, command_ns: u64)
         ForecastCommand::Comp(options) => forecast_sizes::run(Asked::Time, options, store),
         ForecastCommand::Size(options) => forecast_sizes::run(Asked::Memory, options, store),
         ForecastCommand::Queue(options) => queue::run(options),
+        ForecastCommand::Corun(options) => corun::run(options, store, command_ns),
     }
 }

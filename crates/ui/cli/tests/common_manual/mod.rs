@@ -29,6 +29,7 @@ const HELD: Run = Like("standing_agents_hold_ranks_from_their_first_call_on");
 const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
+const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
 const TIMES: Run = Like("times_loads_and_paces_trigger_windows");
 
 /// All commands of each file, in their order; of one that is longer than a line its beginning.
@@ -71,6 +72,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab pack ./app -o ./app.trim", By(ONE_MACHINE)),
             ("trimtab weather [--nice N]", Like("this_host_has_weather_and_a_forecast")),
             ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
+            ("trimtab forecast corun 4711 4802", TOGETHER),
             ("trimtab forecast queue --nodes 4 --time 2h", Like("a_wait_in_the_queue_is_forecast_from_the_sites_past")),
             ("trimtab model fit NAME --run 'CMD {n}' --over n=100..10000", FITTED),
             ("trimtab model list", FITTED),
@@ -198,6 +200,13 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ),
             ("trimtab forecast job --slurm JOB", Like("all_commands_on_jobs_of_several_nodes")),
             ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
+            (
+                "trimtab forecast corun A B [C ...] [--alone JOB=WINDOW|FILE] [--offset S,...] [--within S] [--json FILE]",
+                Like("tables_7a_and_7b_come_out_as_printed"),
+            ),
+            ("trimtab forecast corun A B [C ...] --on NODES", Like("before_they_meet_processors_predict_it")),
+            ("trimtab forecast corun A --with B C ... [--on NODES]", Like("the_better_partner_comes_first")),
+            ("trimtab forecast corun 4711 4802 --alone A=is-3/0", TOGETHER),
             (
                 "trimtab forecast queue --nodes N --time TIME [--partition P] [--qos Q] [--user U] [--days N] [--json FILE]",
                 Like("a_wait_in_the_queue_is_forecast_from_the_sites_past"),

@@ -1,0 +1,179 @@
+//! The jobs of `forecast corun` as they are named: jobs that run, windows of the store, files.
+//!
+//! Next: `corun`, which asks.
+
+use crate::attach::found_again;
+use crate::engine::Kept;
+use crate::outcomes::known_job;
+use anyhow::{Context, anyhow, bail};
+use std::path::Path;
+use trimtab_engine::{Engine, Found, LOOKS_OF_JOB_MAX, Life, Target, company, comparable};
+use trimtab_store::{History, JobId, Store};
+use trimtab_types::Pid;
+use trimtab_types::report::{Report, SCHEMA};
+
+/// A job of Slurm is named so.
+const SLURM: &str = "slurm:";
+/// A file with more bytes is no report that anybody wants to read here.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Earlier runs in which a window alone is looked for.
+const RUNS_MAX: u32 = 20;
+
+/// A job as it was named.
+pub struct Given {
+    /// Its name in sentences; `None`: that of the store.
+    pub name: Option<String>,
+    /// Where a window comes from.
+    pub source: Source,
+}
+
+/// Where a window comes from.
+pub enum Source {
+    /// It is measured.
+    Live(Box<Found>),
+    /// It is there.
+    Window(Box<Report>),
+}
+
+/// The job of a text.
+pub fn given(engine: &Engine<'_>, kept: &Kept, text: &str) -> anyhow::Result<Given> {
+    let live = |found: Found| Given { name: None, source: Source::Live(Box::new(found)) };
+    if let Ok(pid) = text.parse::<i32>() {
+        return Ok(live(engine.find(Target::Process(Pid(pid)), None)?));
+    }
+    if let Some(id) = text.strip_prefix(SLURM) {
+        return Ok(live(engine.find(Target::Slurm(id.parse()?), None)?));
+    }
+    if let Some(report) = of_file(text)? {
+        let stem = Path::new(text).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        return Ok(Given { name: stem, source: Source::Window(Box::new(report)) });
+    }
+    let selection = kept.store().find(text).map_err(|error| no_file(error, text))?;
+    let run = kept.store().run(&selection.job.key)?;
+    let known = run.map(|run| known_job(kept, &run)).transpose()?.flatten();
+    let runs = known.is_some_and(|known| engine.life(&known, true) == Life::Runs);
+    if selection.window.is_none() && runs {
+        let found = found_again(engine, &kept.store(), text)?;
+        return Ok(live(found));
+    }
+    Ok(Given { name: Some(text.to_owned()), source: Source::Window(Box::new(stored(&kept.store(), text)?)) })
+}
+
+/// The windows alone that were named, by job.
+pub fn alone_named(kept: &Kept, jobs: &[String], named: &[String]) -> anyhow::Result<Vec<Option<Report>>> {
+    let mut found: Vec<Option<Report>> = vec![None; jobs.len()];
+    for text in named {
+        let (at, window) = of_job(jobs, text)?;
+        if found[at].is_some() {
+            bail!("--alone names two windows of {}", jobs[at]);
+        }
+        let report = match of_file(window)? {
+            Some(report) => report,
+            None => stored(&kept.store(), window)?,
+        };
+        found[at] = Some(report);
+    }
+    Ok(found)
+}
+
+/// The job and the window in `JOB=WINDOW`; JOB is one of those given, or its letter.
+fn of_job<'a>(jobs: &[String], text: &'a str) -> anyhow::Result<(usize, &'a str)> {
+    // Names may hold the sign themselves.
+    let by_name = jobs.iter().enumerate().find_map(|(at, job)| {
+        let window = text.strip_prefix(job.as_str())?.strip_prefix('=')?;
+        Some((at, window))
+    });
+    let by_letter = || {
+        let (letter, window) = text.split_once('=')?;
+        let at = (0..jobs.len()).find(|at| letter_of(*at) == letter)?;
+        Some((at, window))
+    };
+    by_name.or_else(by_letter).ok_or_else(|| {
+        let last = letter_of(jobs.len() - 1);
+        anyhow!("--alone takes JOB=WINDOW, and JOB is one of those given, or its letter from A to {last}; got {text:?}")
+    })
+}
+
+/// The letter of a job by its place.
+pub fn letter_of(place: usize) -> String {
+    char::from(b'A' + (place % 26) as u8).to_string()
+}
+
+/// The report in a file; `None`: there is no such file.
+fn of_file(text: &str) -> anyhow::Result<Option<Report>> {
+    let Ok(data) = std::fs::metadata(text) else { return Ok(None) };
+    if data.is_dir() {
+        return Ok(None);
+    }
+    if data.len() > FILE_BYTES_MAX {
+        bail!("{text} has {} bytes, which is no report", data.len());
+    }
+    let bytes = std::fs::read(text).with_context(|| format!("can't read {text}"))?;
+    let report: Report = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{text} is no report: write one with `trimtab attach PID --json {text}`"))?;
+    if report.schema != SCHEMA {
+        bail!("{text} is a {:?}, and this trimtab reads {SCHEMA}", report.schema);
+    }
+    Ok(Some(report))
+}
+
+fn no_file(error: trimtab_store::Error, text: &str) -> anyhow::Error {
+    let looks_like_a_file = text.contains(['.', '/']);
+    let error = anyhow::Error::from(error);
+    if looks_like_a_file { error.context(format!("there is no file {text}")) } else { error }
+}
+
+/// A stored window by its name; the newest of a job.
+fn stored(store: &Store, text: &str) -> anyhow::Result<Report> {
+    let selection = store.find(text).map_err(|error| no_file(error, text))?;
+    match selection.window {
+        Some(window) => Ok(store.window(&selection.job.id, window)?),
+        None => store.newest_window(Some(&selection.job.id))?.with_context(|| format!("no window of {text} is stored")),
+    }
+}
+
+/// The newest stored window in which a job was alone: its own, or of an earlier run of the same program; or why there is none.
+pub fn alone_stored(kept: &Kept, now: &Report) -> anyhow::Result<Result<Report, String>> {
+    let store = kept.store();
+    let job = store.find(&now.job.id)?.job;
+    let mut jobs: Vec<JobId> = vec![job.id];
+    if let Some(likeness) = store.run(&job.key)?.and_then(|run| run.likeness()) {
+        for run in store.runs_alike(&likeness, RUNS_MAX)?.iter().filter(|run| run.key != job.key) {
+            jobs.extend(store.job_of_key(&run.key)?);
+        }
+    }
+    for id in jobs {
+        let numbers: Vec<u32> = store.windows(&id)?.iter().map(|window| window.number).collect();
+        for number in numbers.into_iter().rev().take(LOOKS_OF_JOB_MAX) {
+            let report = store.window(&id, number)?;
+            if was_alone(&report) && report.time_per_iteration_s.is_some() && comparable(&report, now).is_none() {
+                return Ok(Ok(report));
+            }
+        }
+    }
+    Ok(Err("no window of it alone is stored, of this run or an earlier one: give one with --alone".to_owned()))
+}
+
+fn was_alone(report: &Report) -> bool {
+    report.window.valid && company(report).is_some_and(|names| names.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_alone_are_named_by_job_or_letter() {
+        let jobs = ["is=4.json".to_owned(), "17".to_owned()];
+        for (text, wanted) in [
+            ("is=4.json=alone.json", Some((0, "alone.json"))),
+            ("17=app-3/0", Some((1, "app-3/0"))),
+            ("A=x=y.json", Some((0, "x=y.json"))),
+            ("B=app-3", Some((1, "app-3"))),
+            ("C=app-3", None),
+            ("app-3", None),
+        ] {
+            assert_eq!(of_job(&jobs, text).ok(), wanted, "{text}");
+        }
+    }
+}
