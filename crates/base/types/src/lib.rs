@@ -58,29 +58,34 @@ impl LoadBias {
     }
 }
 
-/// The address so many bytes further on.
-impl Add<u64> for ProcAddr {
-    type Output = ProcAddr;
+macro_rules! address {
+    ($($name:ident),*) => {$(
+        /// The address so many bytes further on.
+        impl Add<u64> for $name {
+            type Output = $name;
 
-    fn add(self, bytes: u64) -> ProcAddr {
-        ProcAddr(self.0 + bytes)
-    }
+            fn add(self, bytes: u64) -> $name {
+                $name(self.0 + bytes)
+            }
+        }
+
+        /// Bytes from an earlier address to a later one.
+        impl Sub for $name {
+            type Output = u64;
+
+            fn sub(self, earlier: $name) -> u64 {
+                self.0 - earlier.0
+            }
+        }
+
+        impl fmt::LowerHex for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::LowerHex::fmt(&self.0, f)
+            }
+        }
+    )*};
 }
-
-/// Bytes from an earlier address to a later one.
-impl Sub for ProcAddr {
-    type Output = u64;
-
-    fn sub(self, earlier: ProcAddr) -> u64 {
-        self.0 - earlier.0
-    }
-}
-
-impl fmt::LowerHex for ProcAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::LowerHex::fmt(&self.0, f)
-    }
-}
+address!(FileAddr, ProcAddr);
 
 macro_rules! show {
     ($($name:ident $format:literal),*) => {$(

@@ -68,14 +68,14 @@ impl<'a> Explanation<'a> {
         let (PieceRole::Island { patch, .. } | PieceRole::Carrier { patch }) = piece.role else { return Vec::new() };
         let Some(patch) = self.plan.patches.get(patch) else { return Vec::new() };
         let end = patch.address + patch.original.len() as u64;
-        let lines = disassemble(&self.code_from(patch), patch.address.0);
-        lines.into_iter().take_while(|line| ProcAddr(line.address) < end).collect()
+        let lines = disassemble(&self.code_from(patch), patch.address);
+        lines.into_iter().take_while(|line| line.address < end).collect()
     }
 
     /// The instructions of a piece.
     pub fn lines(&self, piece: &Piece) -> Vec<NotedLine> {
         let noted = |line: Line| {
-            let routine = self.plan.routines.get(&ProcAddr(line.address)).map(|name| (*name).to_owned());
+            let routine = self.plan.routines.get(&line.address).map(|name| (*name).to_owned());
             NotedLine { note: self.note(&line), routine, line }
         };
         self.bare_lines(piece).into_iter().map(noted).collect()
@@ -104,7 +104,7 @@ impl<'a> Explanation<'a> {
         let bytes = bytes.unwrap_or_default();
         let data = if piece.role == PieceRole::Routines { self.data_bytes(piece) } else { 0 };
         let (data, code) = bytes.split_at(data.min(bytes.len()));
-        let start = piece.range.start.0;
+        let start = piece.range.start;
         let word = |bytes: &[u8]| Line { address: start, bytes: bytes.to_vec(), text: "(data)".into(), target: None };
         let words = (!data.is_empty()).then(|| word(data)).into_iter();
         words.chain(disassemble(code, start + data.len() as u64)).collect()
@@ -118,10 +118,10 @@ impl<'a> Explanation<'a> {
 
     /// The instruction as it was, or the one that it leads to.
     fn note(&self, line: &Line) -> Option<String> {
-        if let Some(old) = self.origin.get(&ProcAddr(line.address)) {
+        if let Some(old) = self.origin.get(&line.address) {
             return Some(format!("in place of {}", self.place(*old)?));
         }
-        let target = ProcAddr(line.target?);
+        let target = line.target?;
         match self.plan.routines.get(&target) {
             Some(name) => Some((*name).to_owned()),
             None => self.place(target),

@@ -116,7 +116,7 @@ impl CounterRead {
             }
             // Counted from the probe, which lies elsewhere in each process.
             ReadablePlace::Fixed { address, bytes } => {
-                format!("*({} *)($rip {})", kind(bytes), plus(address.wrapping_sub(self.0.site().0) as i64))
+                format!("*({} *)($rip {})", kind(bytes), plus(address.0.wrapping_sub(self.0.site().0) as i64))
             }
         }
     }

@@ -87,7 +87,7 @@ impl ProcessFacts<'_> {
                     continue;
                 }
                 let at = if point.after { after_call(&flow, call.return_address)? } else { call.at };
-                let place = Inner::Instruction(ProcAddr(at));
+                let place = Inner::Instruction(at);
                 places.push(InnerPlace { function: function.clone(), place, callee: callee.place });
             }
         }
@@ -111,8 +111,8 @@ impl ProcessFacts<'_> {
     }
 
     /// The function at a call's target, through the linker's stub if it goes there.
-    fn callee(&self, module: &Module, target: u64) -> Option<Callee> {
-        let file = module.bias.to_file(ProcAddr(target));
+    fn callee(&self, module: &Module, target: ProcAddr) -> Option<Callee> {
+        let file = module.bias.to_file(target);
         let image = &module.loaded.image;
         if let Some((_, slot)) = image.stub_at(file) {
             return self.callee_of_slot(module, slot?);
@@ -163,7 +163,7 @@ impl ProcessFacts<'_> {
     fn loop_edges(&self, function: &FunctionPlace, found: &Loop, edge: LoopEdge) -> Result<Vec<Inner>, NoPlace> {
         let looked = self.modules.look_inside(function.address, |inside| -> Result<_, NoEdges> {
             let ways = match edge {
-                LoopEdge::Entry => entered_from(inside, found, function.address.0)?,
+                LoopEdge::Entry => entered_from(inside, found, function.address)?,
                 _ => left_to(inside, found)?,
             };
             ways.iter().try_for_each(|way| inside.place(way).map(drop))?;
@@ -181,7 +181,7 @@ impl ProcessFacts<'_> {
             let before = places.len();
             places.extend(blocks.map(|(_, block)| InnerPlace {
                 function: function.clone(),
-                place: Inner::Instruction(ProcAddr(block.range.start)),
+                place: Inner::Instruction(block.range.start),
                 callee: None,
             }));
             if places.len() == before {
@@ -241,7 +241,7 @@ impl ProcessFacts<'_> {
             Inner::Instruction(address) | Inner::Way { from: address, .. } => Some(address),
             Inner::Loop(number) => {
                 let flow = self.modules.control_flow(found.function.address).ok()?;
-                Some(ProcAddr(flow.loop_numbered(&number)?.header_at))
+                Some(flow.loop_numbered(&number)?.header_at)
             }
         }
     }
@@ -260,27 +260,27 @@ impl ProcessFacts<'_> {
 fn slot_of_call<'m>(module: &'m Module, call: &CallSite) -> Option<&'m Slot> {
     const CALL_RIP_RELATIVE: [u8; 2] = [0xff, 0x15];
     let image = &module.loaded.image;
-    let at = image.file_offset_of(module.bias.to_file(ProcAddr(call.at)))? as usize;
-    let length = call.return_address.checked_sub(call.at)? as usize;
+    let at = image.file_offset_of(module.bias.to_file(call.at))? as usize;
+    let length = call.return_address.0.checked_sub(call.at.0)? as usize;
     let code = module.loaded.file.bytes().get(at..at.checked_add(length)?)?;
     let displacement = code.strip_prefix(&CALL_RIP_RELATIVE)?.try_into().map(i32::from_le_bytes).ok()?;
-    let slot = call.return_address.wrapping_add_signed(displacement.into());
-    image.slot_at(module.bias.to_file(ProcAddr(slot)))
+    let slot = ProcAddr(call.return_address.0.wrapping_add_signed(displacement.into()));
+    image.slot_at(module.bias.to_file(slot))
 }
 
 /// Where a call comes back to, if nothing else leads there.
-pub(crate) fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, NotBehind> {
+pub(crate) fn after_call(flow: &ControlFlow, address: ProcAddr) -> Result<ProcAddr, NotBehind> {
     let block = flow.block_at(address).ok_or(NotBehind::NoReturn)?;
     let block = &flow.blocks[block];
     let jumped_to = block.range.start == address && block.predecessors.len() > 1;
     if jumped_to {
-        return Err(NotBehind::OtherWays { address });
+        return Err(NotBehind::OtherWays { address: address.0 });
     }
     Ok(address)
 }
 
 /// The ways by which control comes into a loop from outside. `starts_at` is the function's first instruction.
-pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) -> Result<Vec<Inner>, NoEdges> {
+pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: ProcAddr) -> Result<Vec<Inner>, NoEdges> {
     let flow = &inside.flow;
     check_edges(flow, found)?;
     if found.header_at == starts_at {
@@ -292,8 +292,8 @@ pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) ->
         return Err(NoEdges::NoWayIn);
     }
     let way = |block: &usize| match flow.blocks[*block].successors.len() {
-        1 => Inner::Instruction(ProcAddr(flow.blocks[*block].last)),
-        _ => Inner::Way { from: ProcAddr(flow.blocks[*block].last), to: ProcAddr(found.header_at) },
+        1 => Inner::Instruction(flow.blocks[*block].last),
+        _ => Inner::Way { from: flow.blocks[*block].last, to: found.header_at },
     };
     Ok(from.iter().map(way).collect())
 }
@@ -306,15 +306,13 @@ pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, N
     if found.exits.is_empty() {
         return Err(NoEdges::NoWayOut);
     }
-    let only_from_loop = |to: u64| {
+    let only_from_loop = |to: ProcAddr| {
         let block = &flow.blocks[flow.block_at(to)?];
         let is_alone = block.range.start == to && block.predecessors.iter().all(|from| found.blocks.contains(from));
-        let place = Inner::Instruction(ProcAddr(to));
+        let place = Inner::Instruction(to);
         (is_alone && inside.place(&place).is_ok()).then_some(place)
     };
-    let way = |edge: &Edge| {
-        only_from_loop(edge.to).unwrap_or(Inner::Way { from: ProcAddr(edge.from), to: ProcAddr(edge.to) })
-    };
+    let way = |edge: &Edge| only_from_loop(edge.to).unwrap_or(Inner::Way { from: edge.from, to: edge.to });
     let mut ways: Vec<Inner> = Vec::new();
     for way in found.exits.iter().map(way) {
         if !ways.contains(&way) {

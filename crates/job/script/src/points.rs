@@ -238,7 +238,7 @@ impl PointsOf<'_, '_> {
 
     fn entry_and_exits(&self) -> Vec<ListedPoint> {
         let sites = self.inside.sites();
-        let entry_at = sites.entry.as_ref().map_or(self.place.address.0, |site| site.at);
+        let entry_at = sites.entry.as_ref().map_or(self.place.address, |site| site.at);
         let entry = self.point(PointKind::Entry, text("entry", self.name, ""), entry_at, verdict(&sites.entry));
         // A function that ends behind a call that does not return has an exit that nobody passes.
         let passed =
@@ -261,7 +261,7 @@ impl PointsOf<'_, '_> {
         }
         if points.is_empty() {
             let never = Err(Obstacle::NeverReturns.into());
-            points.push(self.point(PointKind::Exit, text("exit", self.name, ""), self.place.address.0, never));
+            points.push(self.point(PointKind::Exit, text("exit", self.name, ""), self.place.address, never));
         }
         points.insert(0, entry);
         points
@@ -279,9 +279,9 @@ impl PointsOf<'_, '_> {
     }
 
     fn exit_in_words(&self, exit: &Exit) -> String {
-        let to = |target: u64| {
-            let module = self.lister.facts.modules.at(ProcAddr(target))?;
-            let file = module.bias.to_file(ProcAddr(target));
+        let to = |target: ProcAddr| {
+            let module = self.lister.facts.modules.at(target)?;
+            let file = module.bias.to_file(target);
             let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
             Some(function.name())
         };
@@ -328,7 +328,7 @@ impl PointsOf<'_, '_> {
 
     fn of_loop(&self, found: &Loop) -> Vec<ListedPoint> {
         let number = format!(":{}", dotted(&found.number));
-        let starts_at = self.place.address.0;
+        let starts_at = self.place.address;
         let blocks: Vec<String> = found.blocks.iter().map(|block| (block + 1).to_string()).collect();
         let pass = self.inside.loop_pass(found);
         let (verdict, seen) = match &pass {
@@ -366,8 +366,8 @@ impl PointsOf<'_, '_> {
         let obstacle = sites.iter().find_map(|site| site.as_ref().err());
         let point = |(place, site): (&Inner, &Result<PatchSite, Obstacle>)| {
             let at = match place {
-                Inner::Instruction(at) | Inner::Way { from: at, .. } => at.0,
-                Inner::Loop(_) => self.place.address.0,
+                Inner::Instruction(at) | Inner::Way { from: at, .. } => *at,
+                Inner::Loop(_) => self.place.address,
             };
             let verdict = match (site, obstacle) {
                 (Ok(_), Some(other)) => Err(Unusable::OtherWay(other.clone())),
@@ -400,24 +400,24 @@ impl PointsOf<'_, '_> {
             let named = [short, &file].into_iter().find_map(|name| Some((name, debug.line(name, line, None).ok()?)));
             let Some((name, sites)) = named else { continue };
             for site in sites.iter().filter(|site| site.function == self.place.address) {
-                points.push(self.instruction(PointKind::Line, text("at", name, &format!(":{line}")), site.address.0));
+                points.push(self.instruction(PointKind::Line, text("at", name, &format!(":{line}")), site.address));
             }
         }
         points
     }
 
-    fn instruction(&self, kind: PointKind, point: String, address: u64) -> ListedPoint {
-        self.point(kind, point, address, verdict(&self.inside.instruction(ProcAddr(address))))
+    fn instruction(&self, kind: PointKind, point: String, address: ProcAddr) -> ListedPoint {
+        self.point(kind, point, address, verdict(&self.inside.instruction(address)))
     }
 
     /// A place that only its distance from the function's start names.
-    fn offset(&self, kind: PointKind, address: u64) -> ListedPoint {
-        let offset = address.wrapping_sub(self.place.address.0);
+    fn offset(&self, kind: PointKind, address: ProcAddr) -> ListedPoint {
+        let offset = address.0.wrapping_sub(self.place.address.0);
         self.instruction(kind, text("at", self.name, &format!("+{offset:#x}")), address)
     }
 
-    fn point(&self, kind: PointKind, point: String, address: u64, verdict: Result<How, Unusable>) -> ListedPoint {
-        ListedPoint { kind, point, address, verdict, what: String::new() }
+    fn point(&self, kind: PointKind, point: String, address: ProcAddr, verdict: Result<How, Unusable>) -> ListedPoint {
+        ListedPoint { kind, point, address: address.0, verdict, what: String::new() }
     }
 }
 

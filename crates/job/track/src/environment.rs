@@ -7,6 +7,7 @@
 
 use crate::start::modules;
 use trimtab_symbols::{MappedModule, ReadMemory};
+use trimtab_types::ProcAddr;
 use trimtab_types::procfs::Mapping;
 
 /// The list's names; each is the same place.
@@ -36,11 +37,11 @@ pub(crate) fn environment_now(read: ReadMemory, maps: &[Mapping]) -> Option<Vec<
 }
 
 /// Where the list's address lies: in the program if that has a copy of its own, else in the C library.
-fn place(read: ReadMemory, maps: &[Mapping]) -> Option<u64> {
-    let modules: Vec<(String, u64)> = modules(maps).collect();
+fn place(read: ReadMemory, maps: &[Mapping]) -> Option<ProcAddr> {
+    let modules: Vec<(String, ProcAddr)> = modules(maps).collect();
     let library =
         modules.iter().find(|(path, _)| path.rsplit('/').next().is_some_and(|name| name.starts_with("libc.")));
-    let module = |(_, start): &(String, u64)| MappedModule::at(read, *start);
+    let module = |(_, start): &(String, ProcAddr)| MappedModule::at(read, *start);
     let defined = |module: MappedModule<'_>| NAMES.iter().find_map(|name| module.defined(name));
     modules.first().and_then(module).and_then(defined).or_else(|| library.and_then(module).and_then(defined))
 }
@@ -50,7 +51,7 @@ fn read_to(read: ReadMemory, address: u64, bytes_max: usize, end: impl Fn(&[u8])
     let mut bytes = Vec::new();
     while bytes.len() < bytes_max {
         let next = address.checked_add(bytes.len() as u64)?;
-        bytes.extend(read(next, (PAGE - next % PAGE) as usize)?);
+        bytes.extend(read(ProcAddr(next), (PAGE - next % PAGE) as usize)?);
         if let Some(end) = end(&bytes) {
             bytes.truncate(end);
             return Some(bytes);
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn variables_across_pages_are_read_and_endless_ones_refused() {
         let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == 0);
-        let memory = |address: u64, length: usize| -> Option<Vec<u8>> {
+        let memory = |ProcAddr(address): ProcAddr, length: usize| -> Option<Vec<u8>> {
             let byte = |at: u64| if at == 0x2004 { 0 } else { b'a' };
             (address + length as u64 <= 0x3000).then(|| (address..address + length as u64).map(byte).collect())
         };

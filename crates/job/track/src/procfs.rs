@@ -240,7 +240,7 @@ impl Processes for ProcFs {
 
     fn environment_now(&self, pid: Pid) -> Option<Vec<u8>> {
         let memory = File::open(self.path(pid, "mem")).ok()?;
-        environment::environment_now(&|address, length| read_at(&memory, address, length), &self.maps(pid).ok()?)
+        environment::environment_now(&|address, length| read_at(&memory, address.0, length), &self.maps(pid).ok()?)
     }
 
     fn maps(&self, pid: Pid) -> Result<Vec<Mapping>, Error> {
@@ -307,12 +307,12 @@ impl Processes for ProcFs {
 
     fn start(&self, pid: Pid, maps: &[Mapping]) -> Option<Start> {
         let memory = File::open(self.path(pid, "mem")).ok()?;
-        start::start(&|address, length| read_at(&memory, address, length), maps)
+        start::start(&|address, length| read_at(&memory, address.0, length), maps)
     }
 
     fn asks_for_mpi(&self, pid: Pid, maps: &[Mapping], preloaded: &[String]) -> bool {
         let Ok(memory) = File::open(self.path(pid, "mem")) else { return false };
-        start::asks_for_mpi(&|address, length| read_at(&memory, address, length), maps, preloaded)
+        start::asks_for_mpi(&|address, length| read_at(&memory, address.0, length), maps, preloaded)
     }
 
     fn ptrace_scope(&self) -> Option<u8> {

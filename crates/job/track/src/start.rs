@@ -9,6 +9,7 @@
 use std::path::Path;
 use trimtab_mpi::{Start, begins_mpi, is_mpi_module};
 use trimtab_symbols::{MappedModule, ReadMemory};
+use trimtab_types::ProcAddr;
 use trimtab_types::procfs::Mapping;
 use trimtab_x86::evaluate_cell;
 
@@ -53,9 +54,10 @@ fn is_preloaded(path: &str, module: &MappedModule, preloaded: &[String]) -> bool
 }
 
 /// Path and beginning of each mapped file.
-pub(crate) fn modules(maps: &[Mapping]) -> impl Iterator<Item = (String, u64)> {
+pub(crate) fn modules(maps: &[Mapping]) -> impl Iterator<Item = (String, ProcAddr)> {
     let first = maps.iter().filter(|mapping| mapping.is_file() && mapping.offset == 0 && mapping.readable);
-    let mut found: Vec<(String, u64)> = first.map(|mapping| (mapping.path.clone(), mapping.start)).collect();
+    let mut found: Vec<(String, ProcAddr)> =
+        first.map(|mapping| (mapping.path.clone(), ProcAddr(mapping.start))).collect();
     found.dedup_by(|next, first| next.0 == first.0);
     found.into_iter()
 }

@@ -82,7 +82,7 @@ impl Plan {
         let Some(written) = write_frames(&entries).filter(|_| !entries.is_empty()) else {
             return Err(Error::Body { function: lookups[0].name.clone(), reason: "no table can be written".into() });
         };
-        let bytes = with_index(&entries, &written, table.0);
+        let bytes = with_index(&entries, &written, table);
         let code = &mut self.arenas[arena];
         code.resize(table_at, 0xcc);
         code.extend_from_slice(&bytes);
@@ -109,20 +109,17 @@ impl Plan {
         (made.entries, made.is_whole)
     }
 
-    fn entry_of(&self, piece: &Piece) -> (u64, Origin) {
-        let at_patch = |patch: usize| Origin::Instruction(self.patches[patch].address.0);
+    fn entry_of(&self, piece: &Piece) -> (ProcAddr, Origin) {
+        let at_patch = |patch: usize| Origin::Instruction(self.patches[patch].address);
         match piece.role {
-            PieceRole::Island { patch, entry, .. } => (entry.0, at_patch(patch)),
-            PieceRole::Carrier { patch } => (piece.range.start.0, at_patch(patch)),
-            PieceRole::Calibration | PieceRole::Routines => (piece.range.start.0, Origin::Called),
+            PieceRole::Island { patch, entry, .. } => (entry, at_patch(patch)),
+            PieceRole::Carrier { patch } => (piece.range.start, at_patch(patch)),
+            PieceRole::Calibration | PieceRole::Routines => (piece.range.start, Origin::Called),
         }
     }
 
-    fn course(&self, piece: &Piece, entries: &[(u64, Origin)]) -> Course {
-        let copies: BTreeMap<u64, u64> =
-            self.copies.range(piece.range.clone()).map(|(copy, original)| (copy.0, original.0)).collect();
-        let bytes = self.bytes_of(piece);
-        follow(&OurCode { at: piece.range.start.0, bytes, entries, copies: &copies })
+    fn course(&self, piece: &Piece, entries: &[(ProcAddr, Origin)]) -> Course {
+        follow(&OurCode { at: piece.range.start, bytes: self.bytes_of(piece), entries, copies: &self.copies })
     }
 
     fn bytes_of(&self, piece: &Piece) -> &[u8] {
@@ -134,13 +131,11 @@ impl Plan {
     }
 
     /// Routines that are called, by islands or by each other.
-    fn course_of_routines(&self, piece: &Piece, called: &mut BTreeSet<u64>) -> Course {
+    fn course_of_routines(&self, piece: &Piece, called: &mut BTreeSet<ProcAddr>) -> Course {
         let mut known = 0;
         for _ in 0..ROUNDS_MAX {
-            let entries: Vec<(u64, Origin)> = called
-                .range(piece.range.start.0..piece.range.end.0)
-                .map(|address| (*address, Origin::Called))
-                .collect();
+            let entries: Vec<(ProcAddr, Origin)> =
+                called.range(piece.range.clone()).map(|address| (*address, Origin::Called)).collect();
             let course = self.course(piece, &entries);
             called.extend(course.called.iter().copied());
             if entries.len() == known {
@@ -168,9 +163,7 @@ impl Made<'_> {
         let mut rules = (self.rules)(address)?;
         let after = match self.exits.get(&address) {
             Some(ExitKind::Ret { .. }) => Some(called()),
-            Some(ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target }) => {
-                (self.rules)(ProcAddr(*target))
-            }
+            Some(ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target }) => (self.rules)(*target),
             _ => None,
         };
         let after = after.filter(|after| rules.cfa == called().cfa && after.cfa == rules.cfa);
@@ -186,7 +179,7 @@ impl Made<'_> {
         for (range, state) in course.states.values() {
             let rules = match state.origin {
                 Origin::Called => Some(called()),
-                Origin::Instruction(address) => self.rules_at(ProcAddr(address)),
+                Origin::Instruction(address) => self.rules_at(address),
             };
             match rules.and_then(|rules| row(state, &rules)) {
                 Some(row) => self.put(range, row),
@@ -195,7 +188,7 @@ impl Made<'_> {
         }
     }
 
-    fn put(&mut self, range: &Range<u64>, row: FrameRow) {
+    fn put(&mut self, range: &Range<ProcAddr>, row: FrameRow) {
         match self.entries.last_mut() {
             Some(last) if last.range.end == range.start => {
                 last.range.end = range.end;
@@ -300,13 +293,13 @@ fn is_still_there(state: &StackState, frame: Option<StackPlace>, offset: i64) ->
 }
 
 /// The table as the patch reads it: first address, end, number of rows; rows; and the entries they lead to.
-fn with_index(entries: &[FrameEntry], written: &FrameTableBytes, table: u64) -> Vec<u8> {
+fn with_index(entries: &[FrameEntry], written: &FrameTableBytes, table: ProcAddr) -> Vec<u8> {
     let index_bytes = (LOOKUP_HEAD_WORDS + LOOKUP_ROW_WORDS * entries.len()) * WORD as usize;
-    let first = entries.first().map_or(0, |entry| entry.range.start);
-    let end = entries.last().map_or(0, |entry| entry.range.end);
+    let first = entries.first().map_or(0, |entry| entry.range.start.0);
+    let end = entries.last().map_or(0, |entry| entry.range.end.0);
     let mut words = vec![first, end, entries.len() as u64];
     for (entry, at) in entries.iter().zip(&written.entries) {
-        words.extend([entry.range.start, entry.range.end, table + index_bytes as u64 + at]);
+        words.extend([entry.range.start, entry.range.end, table + (index_bytes as u64 + at)].map(|address| address.0));
     }
     let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     bytes.extend_from_slice(&written.bytes);
@@ -352,7 +345,7 @@ mod tests {
     fn bases(plan: &Plan, rules: &FrameRules<'_>) -> (Vec<(u64, BaseAt)>, bool) {
         let (entries, is_whole) = plan.frame_entries(rules);
         let rows = entries.into_iter().flat_map(|entry| entry.rows);
-        (rows.map(|(from, row)| (from - CODE.0, row.base)).collect(), is_whole)
+        (rows.map(|(from, row)| (from - CODE, row.base)).collect(), is_whole)
     }
 
     #[test]
@@ -383,7 +376,7 @@ mod tests {
         let rbx_at = |at: u64, own: &FrameRules<'_>| {
             let (entries, _) = plan.frame_entries(own);
             let rows = entries.iter().flat_map(|entry| &entry.rows).rev();
-            rows.into_iter().find(|(from, _)| *from <= CODE.0 + at).map(|(_, row)| row.kept[0])
+            rows.into_iter().find(|(from, _)| *from <= CODE + at).map(|(_, row)| row.kept[0])
         };
         let by_stack = |_| Some(rules((7, 24), Kept::At(-16)));
         let by_frame_pointer = |_| Some(rules((6, 16), Kept::At(-16)));
@@ -452,15 +445,15 @@ mod tests {
         let own = |address| Some(rules((7, if address == FUNCTION { 16 } else { 8 }), Kept::At(-16)));
         for (name, exit, target, kept) in [
             ("returns", ExitKind::Ret { pop: 0 }, 0, Some(KeptAt::Unchanged)),
-            ("jumps to a function", ExitKind::TailJump { target: 1 }, 1, Some(KeptAt::Unchanged)),
-            ("jumps within", ExitKind::TailJump { target: 2 }, 2, None),
+            ("jumps to a function", ExitKind::TailJump { target: ProcAddr(1) }, 1, Some(KeptAt::Unchanged)),
+            ("jumps within", ExitKind::TailJump { target: ProcAddr(2) }, 2, None),
             ("jumps anywhere", ExitKind::IndirectTailJump, 0, None),
         ] {
             let mut plan = plan(&code, &[(0, FUNCTION), (13, FUNCTION + 1)], false);
             plan.exits.insert(FUNCTION + 1, exit);
             let all = |address| if address == ProcAddr(1) { Some(called()) } else { own(address) };
             let (entries, is_whole) = plan.frame_entries(&all);
-            let row = entries.iter().flat_map(|entry| &entry.rows).find(|(from, _)| *from == CODE.0 + 4);
+            let row = entries.iter().flat_map(|entry| &entry.rows).find(|(from, _)| *from == CODE + 4);
             assert_eq!(row.map(|(_, row)| row.kept[1]), kept, "{name} ({target})");
             assert_eq!(is_whole, kept.is_some(), "{name}");
         }
@@ -468,15 +461,15 @@ mod tests {
 
     #[test]
     fn the_index_leads_to_the_entries() {
-        let entry = |from: u64| FrameEntry { range: from..from + 16, rows: vec![(from, FrameRow::CALLED)] };
-        let entries = [entry(CODE.0), entry(CODE.0 + 64)];
+        let entry = |from: ProcAddr| FrameEntry { range: from..from + 16, rows: vec![(from, FrameRow::CALLED)] };
+        let entries = [entry(CODE), entry(CODE + 64)];
         let written = write_frames(&entries).expect("it can be written");
-        let bytes = with_index(&entries, &written, 0x1000);
+        let bytes = with_index(&entries, &written, ProcAddr(0x1000));
         let word = |index: usize| u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().expect("a word"));
         assert_eq!([word(0), word(1), word(2)], [CODE.0, CODE.0 + 80, 2]);
         for (number, entry) in entries.iter().enumerate() {
             let row = 3 + 3 * number;
-            assert_eq!([word(row), word(row + 1)], [entry.range.start, entry.range.end]);
+            assert_eq!([word(row), word(row + 1)], [entry.range.start.0, entry.range.end.0]);
             assert_eq!(word(row + 2), 0x1000 + 9 * 8 + written.entries[number]);
         }
     }

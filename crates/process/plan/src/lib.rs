@@ -297,12 +297,12 @@ impl Plan {
         let at = at + island.entry as u64;
         self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
         if let SiteKind::Exit(exit) | SiteKind::Whole(exit) = site.kind {
-            self.exits.insert(ProcAddr(exit.at), exit.kind);
+            self.exits.insert(exit.at, exit.kind);
         }
-        self.add_moves(island.moves, ProcAddr(site.at));
+        self.add_moves(island.moves, site.at);
         let role = if matches!(site.kind, SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
-            address: ProcAddr(address),
+            address,
             original: original.to_vec(),
             patched: patched.to_vec(),
             function: function.name.clone(),
@@ -310,12 +310,12 @@ impl Plan {
         };
         match site.jump {
             JumpForm::Near5 => {
-                let jump = encode_near_jump(site.at, at.0).map_err(refused)?;
+                let jump = encode_near_jump(site.at, at).map_err(refused)?;
                 self.patches.push(patch(site.at, &planned.overwritten, &jump, role));
             }
             JumpForm::Short2 { via } => {
                 // The springboard first: from the moment the short jump stands, it must lead somewhere.
-                let second = encode_near_jump(via, at.0).map_err(refused)?;
+                let second = encode_near_jump(via, at).map_err(refused)?;
                 self.patches.push(patch(via, &planned.springboard, &second, Role::Springboard));
                 let first = encode_short_jump(site.at, via).map_err(refused)?;
                 self.patches.push(patch(site.at, &planned.overwritten, &first, role));
@@ -335,7 +335,7 @@ impl Plan {
         place: ArenaPlace,
     ) -> Result<(), Error> {
         let address = carrier.displaced.start;
-        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address.0 == address) {
+        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address == address) {
             return Ok(());
         }
         let refused = |source| Error::Site { function: function.name.clone(), source };
@@ -347,11 +347,10 @@ impl Plan {
         arena.extend_from_slice(&island.bytes);
         let range = at..at + island.bytes.len() as u64;
         self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
-        self.add_moves(island.moves, ProcAddr(address));
-        let jump = encode_near_jump(address, at.0).map_err(refused)?;
+        self.add_moves(island.moves, address);
+        let jump = encode_near_jump(address, at).map_err(refused)?;
         let original = displaced[..jump.len()].to_vec();
         let (patched, function) = (jump.to_vec(), function.name.clone());
-        let address = ProcAddr(address);
         self.patches.push(Patch { address, original, patched, function, role: Role::Carrier });
         let role = PieceRole::Carrier { patch: self.patches.len() - 1 };
         self.pieces.push(Piece { arena: arena_number, range, role });

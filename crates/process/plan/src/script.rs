@@ -98,8 +98,8 @@ impl ArenaScript<'_> {
     ) -> Result<Island, Refusal> {
         let site = &planned.site;
         let (enter, point) = match site.kind {
-            SiteKind::At(address) => (&bodies.point, ProcAddr(address)),
-            _ => (&bodies.entry, ProcAddr(site.at)),
+            SiteKind::At(address) => (&bodies.point, address),
+            _ => (&bodies.entry, site.at),
         };
         let hold = hold.filter(|_| Hold::fits(site.kind));
         let held = hold.map(|hold| -> Box<WriteProbe<'_, Refusal>> { Box::new(|place| hold.written(place)) });

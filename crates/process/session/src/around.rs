@@ -21,19 +21,19 @@ const FUNCTIONS_MAX: u32 = 200;
 pub(crate) struct Around<'a> {
     pub(crate) subject: &'a Subject<'a>,
     /// Where the loop's function begins.
-    pub(crate) entry: u64,
+    pub(crate) entry: ProcAddr,
     pub(crate) flow: &'a ControlFlow,
     pub(crate) found: &'a Loop,
     pub(crate) keeps_counters: bool,
     /// Where in the source an instruction is from.
-    pub(crate) source: &'a dyn Fn(u64) -> Option<Source>,
+    pub(crate) source: &'a dyn Fn(ProcAddr) -> Option<Source>,
 }
 
 impl Around<'_> {
     /// As [`Surroundings::writes`], `depth` calls away, while `left` functions may be looked at.
     fn writes_at(
         &self,
-        target: u64,
+        target: ProcAddr,
         (register, bytes): (u8, Range<i64>),
         depth: u32,
         left: &Cell<u32>,
@@ -43,7 +43,7 @@ impl Around<'_> {
         }
         left.set(left.get() - 1);
         let mut further = |target, register, bytes| self.writes_at(target, (register, bytes), depth + 1, left);
-        let seen = self.subject.analysed(ProcAddr(target), |code, analysis| {
+        let seen = self.subject.analysed(target, |code, analysis| {
             let flow = ControlFlow::of(analysis);
             Ok(writes_through(code, analysis, &flow, (register, &bytes), &mut further))
         });
@@ -56,15 +56,15 @@ impl Surroundings for Around<'_> {
         self.keeps_counters
     }
 
-    fn writes(&self, target: u64, register: u8, bytes: Range<i64>) -> Option<bool> {
+    fn writes(&self, target: ProcAddr, register: u8, bytes: Range<i64>) -> Option<bool> {
         self.writes_at(target, (register, bytes), 0, &Cell::new(FUNCTIONS_MAX))
     }
 
-    fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
+    fn variable(&self, address: ProcAddr, bytes: u32) -> Option<Range<ProcAddr>> {
         private_variable(self.subject, (self.entry, self.flow, self.found), address, bytes)
     }
 
-    fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
+    fn leaves_alone(&self, target: ProcAddr, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
         Given::new(self.subject, &Given::all()).leaves_alone(target, register, about)
     }
 
@@ -76,7 +76,7 @@ impl Surroundings for Around<'_> {
         let left = Given::all();
         let called = Called { around: self, given: Given::new(subject, &left) };
         calls.into_iter().all(|(caller, call)| {
-            let is_own = subject.analysed(ProcAddr(caller), |code, analysis| {
+            let is_own = subject.analysed(caller, |code, analysis| {
                 let flow = flow_of(analysis, subject);
                 Ok(passes_own(code, analysis, &flow, (call, register, &bytes), &called))
             });
@@ -84,15 +84,15 @@ impl Surroundings for Around<'_> {
         })
     }
 
-    fn source(&self, at: u64) -> Option<Source> {
+    fn source(&self, at: ProcAddr) -> Option<Source> {
         (self.source)(at)
     }
 
-    fn returns_twice(&self, target: u64) -> bool {
+    fn returns_twice(&self, target: ProcAddr) -> bool {
         returns_twice(self.subject, target)
     }
 
-    fn imported(&self, target: u64) -> Option<String> {
+    fn imported(&self, target: ProcAddr) -> Option<String> {
         imported(self.subject, target)
     }
 }
@@ -104,15 +104,15 @@ struct Called<'a> {
 }
 
 impl Surroundings for Called<'_> {
-    fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
+    fn leaves_alone(&self, target: ProcAddr, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
         self.given.leaves_alone(target, register, about)
     }
 
-    fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
+    fn variable(&self, address: ProcAddr, bytes: u32) -> Option<Range<ProcAddr>> {
         self.around.variable(address, bytes)
     }
 
-    fn imported(&self, target: u64) -> Option<String> {
+    fn imported(&self, target: ProcAddr) -> Option<String> {
         self.around.imported(target)
     }
 }

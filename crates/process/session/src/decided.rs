@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use trimtab_os::FileMapping;
 use trimtab_symbols::{fingerprint, gnu_build_id_of, seal_as, unseal_as};
-use trimtab_types::LoadBias;
+use trimtab_types::{FileAddr, LoadBias};
 use trimtab_x86::{
     Carrier, ExitKind, FunctionSites, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, PatchSite, Refusal, SHORT_JUMP_LEN, SiteKind,
 };
@@ -26,37 +26,21 @@ const VERSION: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     /// Its first address.
-    pub start: u64,
+    pub start: FileAddr,
     /// Its code and the padding behind it: all bytes that the decision was made from.
-    pub parts: Vec<Range<u64>>,
+    pub parts: Vec<Range<FileAddr>>,
     /// Stands for these bytes.
     pub code: u64,
     /// Where it can be patched, or why it can't be.
     pub outcome: Result<OwnSites, String>,
 }
 
-/// A place to patch, at its addresses in the file. They are another process's only by its bias.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileSite(PatchSite);
-
-impl FileSite {
-    /// Of a place in a process.
-    fn of(site: &PatchSite, bias: LoadBias) -> FileSite {
-        FileSite(site.shifted(bias.0.wrapping_neg()))
-    }
-
-    /// The place in a process.
-    pub(crate) fn in_process(&self, bias: LoadBias) -> PatchSite {
-        self.0.shifted(bias.0)
-    }
-}
-
 /// Where a function can be patched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnSites {
-    entry: FileSite,
+    entry: PatchSite<FileAddr>,
     /// Each different from the others and from the entry.
-    exits: Vec<FileSite>,
+    exits: Vec<PatchSite<FileAddr>>,
     /// Why not all exits can be patched, if that is so.
     refused: Option<String>,
     /// True if its caller may look at the flags it leaves behind.
@@ -66,12 +50,11 @@ pub(crate) struct OwnSites {
 impl OwnSites {
     /// Of what the analysis chose, at addresses that are `bias` higher than the file's.
     pub(crate) fn of(sites: FunctionSites, bias: LoadBias, answers_in_flags: bool) -> Result<Self, String> {
-        let to_file = bias.0.wrapping_neg();
-        let reason = |refusal: Refusal| refusal.shifted(to_file).to_string();
-        let entry = FileSite::of(&sites.entry.map_err(reason)?, bias);
+        let reason = |refusal: Refusal| refusal.in_file(bias).to_string();
+        let entry = sites.entry.map_err(reason)?.in_file(bias);
         let mut own = OwnSites { entry, exits: Vec::new(), refused: None, answers_in_flags };
         for (exit, site) in sites.exits {
-            match site.map(|site| FileSite::of(&site, bias)) {
+            match site.map(|site| site.in_file(bias)) {
                 Ok(site) if site != own.entry && !own.exits.contains(&site) => own.exits.push(site),
                 Err(refusal) if exit.kind != ExitKind::FallsThrough && own.refused.is_none() => {
                     own.refused = Some(reason(refusal));
@@ -83,10 +66,10 @@ impl OwnSites {
     }
 
     /// The places to patch, the entry first: alone, or `timed` with every exit.
-    pub(crate) fn chosen(&self, timed: bool) -> Result<impl Iterator<Item = &FileSite>, Obstacle> {
+    pub(crate) fn chosen(&self, timed: bool) -> Result<impl Iterator<Item = &PatchSite<FileAddr>>, Obstacle> {
         match &self.refused {
             Some(reason) if timed => return Err(Obstacle::Kept(reason.clone())),
-            _ if timed && self.exits.is_empty() && self.entry.0.kind == SiteKind::Entry => {
+            _ if timed && self.exits.is_empty() && self.entry.kind == SiteKind::Entry => {
                 return Err(Obstacle::NeverReturns);
             }
             _ => {}
@@ -95,7 +78,7 @@ impl OwnSites {
         Ok(std::iter::once(&self.entry).chain(exits))
     }
 
-    fn all(&self) -> impl Iterator<Item = &FileSite> {
+    fn all(&self) -> impl Iterator<Item = &PatchSite<FileAddr>> {
         std::iter::once(&self.entry).chain(&self.exits)
     }
 }
@@ -106,7 +89,7 @@ pub(crate) struct Decisions(Vec<Decision>);
 
 impl Decisions {
     /// The decision about the function that begins at `start`.
-    pub(crate) fn at(&self, start: u64) -> Option<&Decision> {
+    pub(crate) fn at(&self, start: FileAddr) -> Option<&Decision> {
         self.0.binary_search_by_key(&start, |decision| decision.start).ok().map(|index| &self.0[index])
     }
 
@@ -159,25 +142,25 @@ pub(crate) fn engine() -> Option<u64> {
 
 /// True if a decision keeps to the code it is about.
 fn is_sound(decision: &Decision) -> bool {
-    let holds = |range: &Range<u64>| {
+    let holds = |range: &Range<FileAddr>| {
         range.start < range.end && decision.parts.iter().any(|part| part.start <= range.start && range.end <= part.end)
     };
-    let is_patch = |range: &Range<u64>, jump_len: u64| {
-        let is_jump = range.end.checked_sub(range.start) == Some(jump_len);
-        is_jump && holds(range) && range.start / PAGE_BYTES == (range.end - 1) / PAGE_BYTES
+    let is_patch = |range: &Range<FileAddr>, jump_len: u64| {
+        let is_jump = range.end.0.checked_sub(range.start.0) == Some(jump_len);
+        is_jump && holds(range) && range.start.0 / PAGE_BYTES == (range.end.0 - 1) / PAGE_BYTES
     };
-    let is_sound_carrier = |carrier: &Carrier| {
+    let is_sound_carrier = |carrier: &Carrier<FileAddr>| {
         let makes_room = carrier.displaced.end >= carrier.overwritten.end;
         is_patch(&carrier.overwritten, NEAR_JUMP_LEN)
             && holds(&carrier.displaced)
             && carrier.displaced.start == carrier.overwritten.start
             && makes_room
     };
-    let is_sound_site = |FileSite(site): &FileSite| {
+    let is_sound_site = |site: &PatchSite<FileAddr>| {
         let fits = match site.jump {
             JumpForm::Near5 => is_patch(&site.overwritten, NEAR_JUMP_LEN) && site.carrier.is_none(),
             JumpForm::Short2 { via } => {
-                let springboard = via.checked_add(NEAR_JUMP_LEN).map(|end| via..end);
+                let springboard = via.0.checked_add(NEAR_JUMP_LEN).map(|end| via..FileAddr(end));
                 is_patch(&site.overwritten, SHORT_JUMP_LEN)
                     && springboard.is_some_and(|springboard| is_patch(&springboard, NEAR_JUMP_LEN))
             }
@@ -200,7 +183,8 @@ mod tests {
 
     const ENGINE: u64 = 0x1234;
 
-    fn site(at: u64, kind: SiteKind) -> PatchSite {
+    fn site(at: u64, kind: SiteKind<FileAddr>) -> PatchSite<FileAddr> {
+        let at = FileAddr(at);
         PatchSite {
             at,
             overwritten: at..at + 5,
@@ -212,25 +196,34 @@ mod tests {
         }
     }
 
-    fn ret(at: u64) -> Exit {
-        Exit { at, len: 1, kind: ExitKind::Ret { pop: 0 } }
+    fn range(range: Range<u64>) -> Range<FileAddr> {
+        FileAddr(range.start)..FileAddr(range.end)
+    }
+
+    fn ret(at: u64) -> Exit<FileAddr> {
+        Exit { at: FileAddr(at), len: 1, kind: ExitKind::Ret { pop: 0 } }
     }
 
     fn decision(start: u64, outcome: Result<OwnSites, String>) -> Decision {
+        let start = FileAddr(start);
         Decision { start, parts: std::iter::once(start..start + 0x80).collect(), code: 7, outcome }
     }
 
     fn good() -> Decisions {
-        let carrier = Carrier { overwritten: 0x2040..0x2045, displaced: 0x2040..0x204a, resume: Some(0x204a) };
+        let carrier = Carrier {
+            overwritten: range(0x2040..0x2045),
+            displaced: range(0x2040..0x204a),
+            resume: Some(FileAddr(0x204a)),
+        };
         let exit = PatchSite {
-            overwritten: 0x2060..0x2062,
-            jump: JumpForm::Short2 { via: 0x2045 },
+            overwritten: range(0x2060..0x2062),
+            jump: JumpForm::Short2 { via: FileAddr(0x2045) },
             carrier: Some(carrier),
             ..site(0x2060, SiteKind::Exit(ret(0x2065)))
         };
         let own = OwnSites {
-            entry: FileSite(site(0x2000, SiteKind::Entry)),
-            exits: vec![FileSite(exit)],
+            entry: site(0x2000, SiteKind::Entry),
+            exits: vec![exit],
             refused: None,
             answers_in_flags: false,
         };
@@ -261,19 +254,21 @@ mod tests {
             ("out_of_order", |all| all.0.swap(0, 1)),
             ("twice_the_same", |all| all.0[0] = all.0[1].clone()),
             ("no_parts", |all| all.0[0].parts.clear()),
-            ("a_part_that_ends_before_it_begins", |all| all.0[0].parts.push(Range { start: 9, end: 8 })),
-            ("begins_elsewhere", |all| all.0[0].start += 1),
-            ("entry_outside", |all| own(all).entry.0 = site(0x3000, SiteKind::Entry)),
-            ("displaced_outside", |all| own(all).entry.0.displaced.end = 0x3000),
-            ("jump_elsewhere", |all| own(all).entry.0.at += 1),
-            ("jump_too_long", |all| own(all).entry.0.overwritten.end += 1),
-            ("a_point", |all| own(all).entry.0.kind = SiteKind::At(0x2000)),
-            ("springboard_outside", |all| own(all).exits[0].0.jump = JumpForm::Short2 { via: 0x2100 }),
-            ("springboard_at_the_end_of_memory", |all| own(all).exits[0].0.jump = JumpForm::Short2 { via: u64::MAX }),
-            ("carrier_too_short", |all| {
-                own(all).exits[0].0.carrier.as_mut().expect("has one").displaced.end = 0x2044;
+            ("a_part_that_ends_before_it_begins", |all| all.0[0].parts.push(range(Range { start: 9, end: 8 }))),
+            ("begins_elsewhere", |all| all.0[0].start = FileAddr(0x1001)),
+            ("entry_outside", |all| own(all).entry = site(0x3000, SiteKind::Entry)),
+            ("displaced_outside", |all| own(all).entry.displaced.end = FileAddr(0x3000)),
+            ("jump_elsewhere", |all| own(all).entry.at = FileAddr(0x2001)),
+            ("jump_too_long", |all| own(all).entry.overwritten.end = FileAddr(0x2006)),
+            ("a_point", |all| own(all).entry.kind = SiteKind::At(FileAddr(0x2000))),
+            ("springboard_outside", |all| own(all).exits[0].jump = JumpForm::Short2 { via: FileAddr(0x2100) }),
+            ("springboard_at_the_end_of_memory", |all| {
+                own(all).exits[0].jump = JumpForm::Short2 { via: FileAddr(u64::MAX) }
             }),
-            ("carrier_of_a_near_jump", |all| own(all).entry.0.carrier = own(all).exits[0].0.carrier.clone()),
+            ("carrier_too_short", |all| {
+                own(all).exits[0].carrier.as_mut().expect("has one").displaced.end = FileAddr(0x2044);
+            }),
+            ("carrier_of_a_near_jump", |all| own(all).entry.carrier = own(all).exits[0].carrier.clone()),
         ];
         for (name, change) in rows {
             let mut changed = good();
@@ -281,28 +276,18 @@ mod tests {
             assert_eq!(Decisions::from_bytes(ENGINE, &changed.to_bytes(ENGINE)), None, "{name}");
         }
         let mut crossing = good();
-        crossing.0[1].parts.push(0x2ff0..0x3010);
-        own(&mut crossing).entry.0 = site(0x2ffd, SiteKind::Entry);
+        crossing.0[1].parts.push(range(0x2ff0..0x3010));
+        own(&mut crossing).entry = site(0x2ffd, SiteKind::Entry);
         assert_eq!(Decisions::from_bytes(ENGINE, &crossing.to_bytes(ENGINE)), None, "over a page boundary");
-    }
-
-    #[test]
-    fn places_of_a_file_are_its_processes_by_the_bias() {
-        let bias = LoadBias(0x7f00_0000_0000);
-        let there = site(0x7f00_0000_2000, SiteKind::Entry);
-        let of_file = FileSite::of(&there, bias);
-        assert_eq!(of_file, FileSite(site(0x2000, SiteKind::Entry)));
-        assert_eq!(of_file.in_process(bias), there);
-        assert_eq!(of_file.in_process(LoadBias(0x1000)).at, 0x3000, "another process");
     }
 
     #[test]
     fn what_is_chosen() {
         let (entry, whole) = (site(0x2000, SiteKind::Entry), site(0x2000, SiteKind::Whole(ret(0x2005))));
         let exit = site(0x2060, SiteKind::Exit(ret(0x2065)));
-        let of = |entry: &PatchSite, exits: &[&PatchSite], refused: Option<&str>| OwnSites {
-            entry: FileSite(entry.clone()),
-            exits: exits.iter().map(|site| FileSite((*site).clone())).collect(),
+        let of = |entry: &PatchSite<FileAddr>, exits: &[&PatchSite<FileAddr>], refused: Option<&str>| OwnSites {
+            entry: entry.clone(),
+            exits: exits.iter().map(|site| (*site).clone()).collect(),
             refused: refused.map(str::to_string),
             answers_in_flags: false,
         };
@@ -324,8 +309,8 @@ mod tests {
     fn new_decisions_replace_old_ones() {
         let renewed = decision(0x1000, Err("another reason".into()));
         let all = good().with(vec![decision(0x3000, Err("far".into())), renewed.clone()]);
-        assert_eq!(all.at(0x1000), Some(&renewed));
-        assert_eq!(all.at(0x2000), good().at(0x2000));
-        assert_eq!((all.0.len(), all.at(0x3001)), (3, None));
+        assert_eq!(all.at(FileAddr(0x1000)), Some(&renewed));
+        assert_eq!(all.at(FileAddr(0x2000)), good().at(FileAddr(0x2000)));
+        assert_eq!((all.0.len(), all.at(FileAddr(0x3001))), (3, None));
     }
 }

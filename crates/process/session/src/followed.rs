@@ -16,9 +16,9 @@ impl Prepared {
     /// Takes in the functions in which calls of those that were accepted go on.
     pub(crate) fn follow(&mut self, tails: &mut Tails<'_>) {
         let timed = self.probes.iter().filter(|probed| probed.work.sees_ends());
-        let mut work: Vec<u64> = timed.filter_map(|probed| Some(probed.address?.0)).collect();
+        let mut work: Vec<ProcAddr> = timed.filter_map(|probed| probed.address).collect();
         while let Some(address) = work.pop() {
-            let next: Vec<u64> = tails.jumps(address).iter().filter_map(|jump| tails.end_of(jump).ok()).collect();
+            let next: Vec<ProcAddr> = tails.jumps(address).iter().filter_map(|jump| tails.end_of(jump).ok()).collect();
             for target in next {
                 if let Some((request, placed)) = tails.take_other(target)
                     && !self.is_taken(&placed.sites)
@@ -32,17 +32,17 @@ impl Prepared {
 
     /// Says to each jump's probe where its call goes on. The numbers of functions do not change any more.
     pub(crate) fn link(&mut self, tails: &Tails<'_>) {
-        let numbers: BTreeMap<u64, u32> = self.addresses().map(|address| address.0).zip(0..).collect();
+        let numbers: BTreeMap<ProcAddr, u32> = self.addresses().zip(0..).collect();
         let sees_ends = |number: u32| self.probes[number as usize].work.sees_ends();
         let mut edges: Vec<Edge> = Vec::new();
         for (index, probed) in self.probes.iter().enumerate().filter(|(_, probed)| probed.work.sees_ends()) {
-            for jump in probed.address.map_or(&[][..], |address| tails.jumps(address.0)) {
+            for jump in probed.address.map_or(&[][..], |address| tails.jumps(address)) {
                 let end = tails.end_of(jump);
                 let number =
                     end.as_ref().ok().and_then(|target| numbers.get(target).copied()).filter(|n| sees_ends(*n));
                 let unseen = number.is_none().then(|| end.err().unwrap_or(NotFollowed::NotTimed));
                 let function = self.functions[index].name.clone();
-                self.tails.push(TailExit { function, at: ProcAddr(jump.at), to: jump.to.clone(), unseen });
+                self.tails.push(TailExit { function, at: jump.at, to: jump.to.clone(), unseen });
                 edges.push((index, jump.site, number));
             }
         }

@@ -9,7 +9,7 @@ use crate::modules::{Module, Modules};
 use crate::subject::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_symbols::{Image, SlotTarget};
-use trimtab_types::{FileAddr, ProcAddr};
+use trimtab_types::FileAddr;
 use trimtab_x86::{ControlFlow, given_addresses};
 
 /// `call` and `jmp` through eight bytes at a distance from the next instruction.
@@ -35,10 +35,10 @@ impl Modules {
     pub fn functions_given(&self, module: &Module, receivers: &[(&str, usize)]) -> Result<GivenFunctions, Error> {
         let memory = self.memory()?;
         let subject = Subject::new(module, memory.as_ref(), self);
-        let mut by_function: BTreeMap<FileAddr, Vec<(u64, usize)>> = BTreeMap::new();
+        let mut by_function: BTreeMap<FileAddr, Vec<(FileAddr, usize)>> = BTreeMap::new();
         let (mut given, mut found) = (GivenFunctions::default(), BTreeSet::new());
         for (call, argument) in calls(module, receivers) {
-            match module.loaded.image.function_at(FileAddr(call)) {
+            match module.loaded.image.function_at(call) {
                 Some(function) => by_function.entry(function.addr).or_default().push((call, argument)),
                 None => given.unknown += 1,
             }
@@ -54,16 +54,16 @@ impl Modules {
 }
 
 /// The functions that the calls in one function give, and the calls of which they are not all known.
-fn of_function(subject: &Subject<'_>, function: FileAddr, calls: &[(u64, usize)]) -> (BTreeSet<FileAddr>, usize) {
+fn of_function(subject: &Subject<'_>, function: FileAddr, calls: &[(FileAddr, usize)]) -> (BTreeSet<FileAddr>, usize) {
     let (bias, image) = (subject.module.bias, &subject.module.loaded.image);
     let seen = subject.analysed(bias.to_proc(function), |code, analysis| {
         let flow = ControlFlow::of(analysis);
         let (mut found, mut unknown) = (BTreeSet::new(), 0);
         for (call, argument) in calls {
-            let call = bias.to_proc(FileAddr(*call)).0;
+            let call = bias.to_proc(*call);
             // Bytes of another instruction may look like a call.
             let Some(given) = given_addresses(code, analysis, &flow, call, *argument) else { continue };
-            let begins = given.addresses.iter().map(|address| bias.to_file(ProcAddr(*address)));
+            let begins = given.addresses.iter().map(|address| bias.to_file(*address));
             let (some, others): (Vec<_>, Vec<_>) = begins.partition(|begin| is_function(image, *begin));
             unknown += usize::from(given.has_others || !others.is_empty());
             found.extend(some);
@@ -78,19 +78,19 @@ fn is_function(image: &Image, begin: FileAddr) -> bool {
 }
 
 /// Addresses in the file of what looks like a call of or jump to a receiver, each with the argument's number.
-fn calls(module: &Module, receivers: &[(&str, usize)]) -> Vec<(u64, usize)> {
+fn calls(module: &Module, receivers: &[(&str, usize)]) -> Vec<(FileAddr, usize)> {
     let image = &module.loaded.image;
     let argument = |name: &str| {
         let name = name.split('@').next().unwrap_or(name);
         receivers.iter().find(|(receiver, _)| *receiver == name).map(|(_, argument)| *argument)
     };
     let slots = image.slots.iter().filter_map(|slot| match &slot.target {
-        SlotTarget::Import(name) => Some((slot.addr.0, argument(name)?)),
+        SlotTarget::Import(name) => Some((slot.addr, argument(name)?)),
         SlotTarget::Resolved(_) => None,
     });
-    let slots: BTreeMap<u64, usize> = slots.collect();
-    let stubs = image.stubs.iter().filter_map(|stub| Some((stub.addr.0, *slots.get(&stub.slot.0)?)));
-    let own = receivers.iter().filter_map(|(name, argument)| Some((image.function_named(name)?.addr.0, *argument)));
+    let slots: BTreeMap<FileAddr, usize> = slots.collect();
+    let stubs = image.stubs.iter().filter_map(|stub| Some((stub.addr, *slots.get(&stub.slot)?)));
+    let own = receivers.iter().filter_map(|(name, argument)| Some((image.function_named(name)?.addr, *argument)));
     let mut calls = through_slots(module, &slots);
     for (begin, argument) in stubs.chain(own) {
         calls.extend(module.loaded.calls_to(&BTreeSet::from([begin])).map(|call| (call, argument)));
@@ -101,14 +101,14 @@ fn calls(module: &Module, receivers: &[(&str, usize)]) -> Vec<(u64, usize)> {
 }
 
 /// The same of those through a slot, as a compiler makes them that is told to use no stubs.
-fn through_slots(module: &Module, slots: &BTreeMap<u64, usize>) -> Vec<(u64, usize)> {
-    let is_stub = |at: u64| module.loaded.image.stub_at(FileAddr(at)).is_some();
-    let of_text = |(text, start): (&[u8], u64)| {
+fn through_slots(module: &Module, slots: &BTreeMap<FileAddr, usize>) -> Vec<(FileAddr, usize)> {
+    let is_stub = |at: FileAddr| module.loaded.image.stub_at(at).is_some();
+    let of_text = |(text, start): (&[u8], FileAddr)| {
         let found = text.windows(THROUGH_SLOT_BYTES).enumerate().filter_map(|(offset, bytes)| {
             let distance = bytes[2..].first_chunk::<4>().filter(|_| THROUGH_SLOT.contains(&[bytes[0], bytes[1]]))?;
             let at = start + offset as u64;
             let behind = at + THROUGH_SLOT_BYTES as u64;
-            let slot = behind.wrapping_add_signed(i64::from(i32::from_le_bytes(*distance)));
+            let slot = FileAddr(behind.0.wrapping_add_signed(i64::from(i32::from_le_bytes(*distance))));
             Some((at, *slots.get(&slot).filter(|_| !is_stub(at))?))
         });
         found.collect::<Vec<_>>()

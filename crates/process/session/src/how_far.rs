@@ -138,7 +138,7 @@ fn said(how_far: &HowFar, first: Read, latest: Read) -> Result<LoopProgress, NoR
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopCounter {
     how_far: HowFar,
-    site: u64,
+    site: ProcAddr,
 }
 
 impl LoopCounter {
@@ -162,7 +162,7 @@ impl LoopCounter {
 
     /// Where it is read, in the process that it was looked for in.
     pub fn site(&self) -> ProcAddr {
-        ProcAddr(self.site)
+        self.site
     }
 
     /// The places to read: counter, bound, and what the counter began with.
@@ -211,7 +211,7 @@ fn words(place: ReadablePlace, stack: i64) -> (u64, u64, u64) {
         }
         ReadablePlace::Frame { register, offset, bytes } => (register, offset, bytes),
         ReadablePlace::Fixed { address, bytes } => {
-            return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address, 0);
+            return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address.0, 0);
         }
     };
     const RSP: u8 = 4;

@@ -61,7 +61,7 @@ const DECISIONS_MIN: usize = 256;
 #[derive(Debug, Default)]
 struct Branches {
     /// Where stretches of code begin.
-    starts: OnceLock<Vec<u64>>,
+    starts: OnceLock<Vec<FileAddr>>,
     /// Bytes that look like one of four-byte distance. Kept on disk.
     far: OnceLock<Vec<Branch>>,
     /// All of them, once many functions were asked about.
@@ -123,27 +123,27 @@ impl LoadedImage {
     /// Addresses in `range` that direct branches of code outside of all `own` ranges lead to. The whole file is searched
     /// the first time, which takes some milliseconds.
     pub(crate) fn branches_into(&self, range: Range<FileAddr>, own: &[Range<FileAddr>]) -> Vec<FileAddr> {
-        let from_outside = |from: u64| !own.iter().any(|range| range.contains(&FileAddr(from)));
+        let from_outside = |from: &FileAddr| !own.iter().any(|range| range.contains(from));
         let of_few;
         let into = if self.branches.asked.fetch_add(1, Ordering::Relaxed) < ASKED_FEW {
-            of_few = self.find_branches_into(range.start.0..range.end.0);
+            of_few = self.find_branches_into(range);
             &of_few[..]
         } else {
             let all = self.branches.all.get_or_init(|| self.in_all_code(|code| code.branches()));
-            let place = |address: FileAddr| all.partition_point(|(to, _)| *to < address.0);
+            let place = |address: FileAddr| all.partition_point(|(to, _)| *to < address);
             &all[place(range.start)..place(range.end)]
         };
-        into.iter().filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
+        into.iter().filter(|(_, from)| from_outside(from)).map(|(to, _)| *to).collect()
     }
 
     /// Addresses of bytes that look like calls of and jumps to what begins at one of `begins`.
-    pub(crate) fn calls_to<'b>(&'b self, begins: &'b BTreeSet<u64>) -> impl Iterator<Item = u64> + 'b {
+    pub(crate) fn calls_to<'b>(&'b self, begins: &'b BTreeSet<FileAddr>) -> impl Iterator<Item = FileAddr> + 'b {
         let all = self.branches.calls.get_or_init(|| {
-            let stubs: Vec<u64> = self.image.stubs.iter().map(|stub| stub.addr.0).collect();
+            let stubs: Vec<FileAddr> = self.image.stubs.iter().map(|stub| stub.addr).collect();
             self.in_all_code(|code| code.calls(&stubs))
         });
-        let place = |address: u64| all.partition_point(|(to, _)| *to < address);
-        begins.iter().flat_map(move |begin| &all[place(*begin)..place(begin + 1)]).map(|(_, from)| *from)
+        let place = |address: FileAddr| all.partition_point(|(to, _)| *to < address);
+        begins.iter().flat_map(move |begin| &all[place(*begin)..place(*begin + 1)]).map(|(_, from)| *from)
     }
 
     /// The restartable sequences of its code. Nearly every file has none, which its section headers say at once.
@@ -160,7 +160,7 @@ impl LoadedImage {
         bytes.map(|bytes| buffer.copy_from_slice(bytes)).is_some()
     }
 
-    fn find_branches_into(&self, range: Range<u64>) -> Vec<Branch> {
+    fn find_branches_into(&self, range: Range<FileAddr>) -> Vec<Branch> {
         let far = self.branches.far.get_or_init(|| self.kept_or_found_far());
         let segments = self.code().filter(|(_, addr)| *addr <= range.start);
         let Some((text, addr)) = segments.max_by_key(|(_, addr)| *addr) else { return Vec::new() };
@@ -187,18 +187,18 @@ impl LoadedImage {
     }
 
     /// The bytes of each executable segment, and its address.
-    pub(crate) fn code(&self) -> impl Iterator<Item = (&[u8], u64)> {
+    pub(crate) fn code(&self) -> impl Iterator<Item = (&[u8], FileAddr)> {
         self.image.segments.iter().filter(|segment| segment.executable).filter_map(|segment| {
             let offset = segment.file_offset as usize;
             let text = self.file.bytes().get(offset..offset.checked_add(segment.file_size as usize)?)?;
-            Some((text, segment.addr.0))
+            Some((text, segment.addr))
         })
     }
 
-    fn starts(&self) -> &[u64] {
+    fn starts(&self) -> &[FileAddr] {
         self.branches.starts.get_or_init(|| {
             let known = self.image.functions.iter().chain(&self.image.fragments);
-            let mut starts: Vec<u64> = known.map(|function| function.addr.0).collect();
+            let mut starts: Vec<FileAddr> = known.map(|function| function.addr).collect();
             starts.sort_unstable();
             starts.dedup();
             starts
@@ -397,7 +397,7 @@ pub(crate) fn write_cached(place: &Path, bytes: &[u8]) {
 
 /// A magic word, a checksum, then the pairs. Public for fuzzing only, as its counterpart.
 pub fn branches_to_bytes(branches: &[Branch]) -> Vec<u8> {
-    let words = branches.iter().flat_map(|(to, from)| [*to, *from]);
+    let words = branches.iter().flat_map(|(to, from)| [to.0, from.0]);
     let pairs: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let mut bytes = BRANCHES_MAGIC.to_le_bytes().to_vec();
     bytes.extend(trimtab_stub::layout::checksum(&pairs).to_le_bytes());
@@ -413,7 +413,7 @@ pub fn branches_from(bytes: &[u8]) -> Option<Vec<Branch>> {
     if !is_whole || pairs.len() % 16 != 0 {
         return None;
     }
-    let pairs = pairs.chunks_exact(16).map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?)));
+    let pairs = pairs.chunks_exact(16).map(|pair| Some((FileAddr(word(&pair[..8])?), FileAddr(word(&pair[8..])?))));
     pairs.collect::<Option<Vec<_>>>().filter(|pairs| pairs.is_sorted())
 }
 
@@ -427,11 +427,16 @@ mod tests {
 
     #[test]
     fn branches_are_kept_whole_or_not_at_all() {
-        let branches = vec![(0x1000, 0x2000), (0x1008, 0x40)];
+        let pair = |to, from| (FileAddr(to), FileAddr(from));
+        let branches = vec![pair(0x1000, 0x2000), pair(0x1008, 0x40)];
         let bytes = branches_to_bytes(&branches);
         assert_eq!(branches_from(&bytes), Some(branches));
         assert_eq!(branches_from(&branches_to_bytes(&[])), Some(Vec::new()));
-        assert_eq!(branches_from(&branches_to_bytes(&[(8, 1), (4, 1)])), None, "look-ups would miss the second");
+        assert_eq!(
+            branches_from(&branches_to_bytes(&[pair(8, 1), pair(4, 1)])),
+            None,
+            "look-ups would miss the second"
+        );
         for index in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[index] ^= 1;

@@ -61,7 +61,9 @@ impl Modules {
         match (chosen.next(), chosen.next()) {
             (Some(address), None) => Ok(ProcAddr(address)),
             (None, _) => Err(Obstacle::NoSlot),
-            (Some(first), Some(second)) => Err(Obstacle::SeveralCodes { first, second }),
+            (Some(first), Some(second)) => {
+                Err(Obstacle::SeveralCodes { first: ProcAddr(first), second: ProcAddr(second) })
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ impl Prepared {
             match found {
                 Ok((arena, sites)) => {
                     let probe = self.probes.len() as u32;
-                    let address = sites.first().map_or(request.function, |site| ProcAddr(site.site.at));
+                    let address = sites.first().map_or(request.function, |site| site.site.at);
                     self.probes.push(Probed { address: Some(address), range: 0..0, work: Work::Window(request.probe) });
                     self.watches.extend(watch.map(|watch| (probe, watch)));
                     let planned = PlannedFunction::new(request.name.clone(), probe, (arena, sites));

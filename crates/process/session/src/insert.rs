@@ -348,7 +348,10 @@ impl Prepared {
     fn displaced(&self) -> Ranges {
         let of_site = |index: usize, site: &PlannedSite| {
             let carrier = site.site.carrier.as_ref().map(Carrier::covered);
-            [Some(site.site.covered()), carrier].into_iter().flatten().map(move |range| (range, index as u32))
+            [Some(site.site.covered()), carrier]
+                .into_iter()
+                .flatten()
+                .map(move |range| (range.start.0..range.end.0, index as u32))
         };
         let functions = self.functions.iter().enumerate();
         let all =

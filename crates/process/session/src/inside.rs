@@ -41,7 +41,7 @@ impl<'a> Inside<'a> {
     /// # Errors
     /// Why there is none.
     pub fn instruction(&self, address: ProcAddr) -> Result<PatchSite, Refusal> {
-        point_site(self.code, self.analysis, address.0, &mut self.padding())
+        point_site(self.code, self.analysis, address, &mut self.padding())
     }
 
     /// Patches of which every pass of a loop goes through one, once.
@@ -65,7 +65,7 @@ impl<'a> Inside<'a> {
     pub(crate) fn how_far(
         &self,
         found: &Loop,
-        site: u64,
+        site: ProcAddr,
         (keeps_counters, sources): (bool, &Sources<'_>),
     ) -> Result<HowFar, Unsure> {
         let surroundings = Around {
@@ -84,7 +84,7 @@ impl<'a> Inside<'a> {
     /// # Errors
     /// Why there is none.
     pub fn way(&self, from: ProcAddr, to: ProcAddr) -> Result<PatchSite, Refusal> {
-        way_site(self.code, self.analysis, from.0, to.0, &mut self.padding())
+        way_site(self.code, self.analysis, from, to, &mut self.padding())
     }
 
     /// The patches at a place, however it is given: of a loop there may be several.
@@ -121,13 +121,13 @@ impl<'a> Inside<'a> {
     pub fn entrances(&self, number: &[u32]) -> Vec<ProcAddr> {
         let found = self.flow.loop_numbered(number);
         let entries = found.into_iter().flat_map(|found| &found.entries);
-        entries.map(|&block| ProcAddr(self.flow.blocks[block].range.start)).collect()
+        entries.map(|&block| self.flow.blocks[block].range.start).collect()
     }
 
     /// The first instruction behind a landing pad for indirect calls.
     pub fn first_instruction(&self) -> ProcAddr {
         let marker = if entry_has_marker(self.code) { ENTRY_MARKER.len() as u64 } else { 0 };
-        ProcAddr(self.code.entry + marker)
+        self.code.entry + marker
     }
 
     fn padding(&self) -> Springboards {

@@ -2,6 +2,7 @@
 //!
 //! Next: `subject`, `inside` and `tails`, which find these; [`Refusal`] for what the code itself says.
 
+use trimtab_types::ProcAddr;
 use trimtab_x86::Refusal;
 
 /// The reason why something is left alone. It is a part of a sentence: the function's name stands before it.
@@ -44,9 +45,9 @@ pub enum Obstacle {
     )]
     SeveralCodes {
         /// One of them.
-        first: u64,
+        first: ProcAddr,
         /// Another one.
-        second: u64,
+        second: ProcAddr,
     },
     /// The symbol has no size, and there is no unwind entry.
     #[error("its size is unknown")]
@@ -161,10 +162,10 @@ mod tests {
 
     #[test]
     fn reasons_go_on_behind_a_name() {
-        let taken = Obstacle::from(Refusal::Taken { at: 0x40 });
-        assert_eq!(taken.to_string(), Refusal::Taken { at: 0x40 }.to_string());
+        let taken = Obstacle::from(Refusal::Taken { at: ProcAddr(0x40) });
+        assert_eq!(taken.to_string(), Refusal::Taken { at: ProcAddr(0x40) }.to_string());
         assert_eq!(NotFollowed::from(Obstacle::NoFunction).to_string(), "no function begins there");
-        let several = Obstacle::SeveralCodes { first: 0x10, second: 0x20 };
+        let several = Obstacle::SeveralCodes { first: ProcAddr(0x10), second: ProcAddr(0x20) };
         assert!(several.to_string().contains("pieces of code (0x10, 0x20, ...); probe one of them"), "{several}");
         let jumps = Obstacle::LeftByJumps { to: " (g)".to_owned() };
         assert!(jumps.to_string().starts_with("it is left only by jumps to other functions (g), where"), "{jumps}");

@@ -23,6 +23,7 @@ use trimtab_os::{MappingTable, Stopped};
 use trimtab_plan::{Holds, PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{FRAMES_MAX, Frame, GROUPS_MAX, Slot};
 use trimtab_stub::view::View;
+use trimtab_types::ProcAddr;
 use trimtab_x86::Carrier;
 
 /// Stops tried until nobody is in our code and its open calls can be forgotten.
@@ -92,18 +93,20 @@ fn patches_of(prepared: &Prepared, inserted: &Inserted, function: u32) -> Option
     if its.is_empty() || its.iter().any(serves) || others.iter().any(|other| names.contains(other.name.as_str())) {
         return None;
     }
-    let covered: Vec<Range<u64>> = its.iter().flat_map(|planned| &planned.sites).flat_map(covered_at).collect();
+    let covered: Vec<Range<ProcAddr>> = its.iter().flat_map(|planned| &planned.sites).flat_map(covered_at).collect();
     let (own, foreign): (Vec<_>, Vec<_>) =
         inserted.patch_places.iter().partition(|(_, name)| names.contains(name.as_str()));
-    let is_in = |address: u64| covered.iter().any(|range| range.contains(&address));
+    let is_in = |address: u64| covered.iter().any(|range| range.contains(&ProcAddr(address)));
     // A springboard of another function may lie in code that this one's carrier has freed.
     let is_shared = foreign.iter().any(|(range, _)| is_in(range.start) || is_in(range.end - 1));
-    let others_cover: Vec<Range<u64>> = others.iter().flat_map(|other| &other.sites).flat_map(covered_at).collect();
-    let lies_in_others = own.iter().any(|(range, _)| others_cover.iter().any(|other| other.contains(&range.start)));
+    let others_cover: Vec<Range<ProcAddr>> =
+        others.iter().flat_map(|other| &other.sites).flat_map(covered_at).collect();
+    let lies_in_others =
+        own.iter().any(|(range, _)| others_cover.iter().any(|other| other.contains(&ProcAddr(range.start))));
     (!is_shared && !lies_in_others && !own.is_empty()).then(|| own.iter().map(|(range, _)| range.start).collect())
 }
 
-fn covered_at(site: &PlannedSite) -> Vec<Range<u64>> {
+fn covered_at(site: &PlannedSite) -> Vec<Range<ProcAddr>> {
     let carrier = site.site.carrier.as_ref().map(Carrier::covered);
     [Some(site.site.covered()), carrier].into_iter().flatten().collect()
 }

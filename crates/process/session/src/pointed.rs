@@ -35,20 +35,20 @@ impl<'a> Given<'a> {
 }
 
 impl Surroundings for Given<'_> {
-    fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
+    fn leaves_alone(&self, target: ProcAddr, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
         if self.depth == DEPTH_MAX || self.left.get() == 0 {
             return about.1.of_unknown(&about.0);
         }
         self.left.set(self.left.get() - 1);
         let further = Given { depth: self.depth + 1, ..*self };
-        let seen = self.subject.analysed(ProcAddr(target), |code, analysis| {
+        let seen = self.subject.analysed(target, |code, analysis| {
             let flow = flow_of(analysis, self.subject);
             Ok(leaves_alone(code, analysis, &flow, (register, &about.0, about.1), &further))
         });
         seen.unwrap_or_else(|_| about.1.of_unknown(&about.0))
     }
 
-    fn imported(&self, target: u64) -> Option<String> {
+    fn imported(&self, target: ProcAddr) -> Option<String> {
         imported(self.subject, target)
     }
 }

@@ -39,7 +39,7 @@ pub struct Prepared {
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
     pub(crate) gadgets: Gadgets,
     /// Bytes that patches need, by their first, with their end.
-    pub(crate) taken: BTreeMap<u64, u64>,
+    pub(crate) taken: BTreeMap<ProcAddr, ProcAddr>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
     /// The work of the code that goes in.
@@ -139,8 +139,8 @@ impl Prepared {
     /// True if no other patch needs bytes that this one does.
     pub(crate) fn may_take(&self, site: &PatchSite) -> bool {
         // Mostly functions come in the order of their addresses: nothing is taken there yet.
-        let end = self.taken.last_key_value().map_or(0, |(_, end)| *end);
-        let is_taken = |range: Range<u64>| {
+        let end = self.taken.last_key_value().map_or(ProcAddr(0), |(_, end)| *end);
+        let is_taken = |range: Range<ProcAddr>| {
             range.start < end
                 && self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
         };

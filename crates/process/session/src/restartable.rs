@@ -17,9 +17,9 @@ const MARK_BYTES: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Restartable {
     /// In order, apart from each other.
-    bytes: Vec<Range<u64>>,
+    bytes: Vec<Range<FileAddr>>,
     /// Where threads go on, in order.
-    entered: Vec<u64>,
+    entered: Vec<FileAddr>,
 }
 
 impl Restartable {
@@ -30,18 +30,19 @@ impl Restartable {
     }
 
     fn new(sequences: &[RestartableSequence]) -> Self {
-        let code = sequences.iter().map(|sequence| sequence.code.start.0..sequence.code.end.0);
-        let marks = sequences.iter().map(|sequence| sequence.abort.0.saturating_sub(MARK_BYTES)..sequence.abort.0);
-        let mut all: Vec<Range<u64>> = code.chain(marks).collect();
+        let code = sequences.iter().map(|sequence| sequence.code.clone());
+        let marks =
+            sequences.iter().map(|sequence| FileAddr(sequence.abort.0.saturating_sub(MARK_BYTES))..sequence.abort);
+        let mut all: Vec<Range<FileAddr>> = code.chain(marks).collect();
         all.sort_by_key(|range| range.start);
-        let mut bytes: Vec<Range<u64>> = Vec::with_capacity(all.len());
+        let mut bytes: Vec<Range<FileAddr>> = Vec::with_capacity(all.len());
         for range in all {
             match bytes.last_mut().filter(|last| range.start <= last.end) {
                 Some(last) => last.end = last.end.max(range.end),
                 None => bytes.push(range),
             }
         }
-        let mut entered: Vec<u64> = sequences.iter().map(|sequence| sequence.abort.0).collect();
+        let mut entered: Vec<FileAddr> = sequences.iter().map(|sequence| sequence.abort).collect();
         entered.sort_unstable();
         entered.dedup();
         Restartable { bytes, entered }
@@ -52,14 +53,13 @@ impl Restartable {
     pub(crate) fn in_process(
         &self,
         bias: LoadBias,
-        places: impl Iterator<Item = Range<u64>>,
-    ) -> (Vec<Range<u64>>, Vec<u64>) {
+        places: impl Iterator<Item = Range<ProcAddr>>,
+    ) -> (Vec<Range<ProcAddr>>, Vec<ProcAddr>) {
         let (mut bytes, mut entered) = (Vec::new(), Vec::new());
-        let to_proc = |address: u64| bias.to_proc(FileAddr(address)).0;
         for place in places {
-            let place = bias.to_file(ProcAddr(place.start)).0..bias.to_file(ProcAddr(place.end)).0;
-            bytes.extend(self.bytes_in(&place).map(|range| to_proc(range.start)..to_proc(range.end)));
-            entered.extend(self.entered_in(&place).map(to_proc));
+            let place = bias.to_file(place.start)..bias.to_file(place.end);
+            bytes.extend(self.bytes_in(&place).map(|range| bias.to_proc(range.start)..bias.to_proc(range.end)));
+            entered.extend(self.entered_in(&place).map(|address| bias.to_proc(address)));
         }
         bytes.sort_by_key(|range| range.start);
         bytes.dedup();
@@ -69,14 +69,14 @@ impl Restartable {
     }
 
     /// Bytes to leave alone that lie in `place` or partly so, or right behind it.
-    fn bytes_in<'a>(&'a self, place: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'a> {
+    fn bytes_in<'a>(&'a self, place: &Range<FileAddr>) -> impl Iterator<Item = Range<FileAddr>> + use<'a> {
         let end = place.end;
         let first = self.bytes.partition_point(|range| range.end <= place.start);
         self.bytes[first..].iter().take_while(move |range| range.start <= end).cloned()
     }
 
     /// Addresses in `place` where interrupted threads go on.
-    fn entered_in<'a>(&'a self, place: &Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
+    fn entered_in<'a>(&'a self, place: &Range<FileAddr>) -> impl Iterator<Item = FileAddr> + use<'a> {
         let end = place.end;
         let first = self.entered.partition_point(|at| *at < place.start);
         self.entered[first..].iter().copied().take_while(move |at| *at < end)
@@ -102,9 +102,10 @@ mod tests {
             ("place and mark", 0x2000..0x4000, vec![(0x3000, 0x3004)], vec![0x3004]),
             ("all", 0..u64::MAX, vec![(0x1010, 0x1028), (0x3000, 0x3004)], vec![0x3004]),
         ] {
-            let found: Vec<(u64, u64)> = known.bytes_in(&place).map(|range| (range.start, range.end)).collect();
+            let place = FileAddr(place.start)..FileAddr(place.end);
+            let found: Vec<(u64, u64)> = known.bytes_in(&place).map(|range| (range.start.0, range.end.0)).collect();
             assert_eq!(found, bytes, "{name}");
-            assert_eq!(known.entered_in(&place).collect::<Vec<_>>(), entered, "{name}");
+            assert_eq!(known.entered_in(&place).map(|at| at.0).collect::<Vec<_>>(), entered, "{name}");
         }
     }
 }

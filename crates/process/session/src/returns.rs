@@ -72,8 +72,8 @@ impl<'s> Returns<'s> {
     }
 
     /// True if what is called at this address of the process is known never to return.
-    fn never(&self, target: u64) -> bool {
-        self.never_at(self.subject.module.bias.to_file(ProcAddr(target)), 0)
+    fn never(&self, target: ProcAddr) -> bool {
+        self.never_at(self.subject.module.bias.to_file(target), 0)
     }
 
     fn never_at(&self, called: FileAddr, depth: u32) -> bool {
@@ -108,7 +108,7 @@ impl<'s> Returns<'s> {
             return false;
         }
         let bias = self.subject.module.bias;
-        let never = |target: u64| self.never_at(bias.to_file(ProcAddr(target)), depth + 1);
+        let never = |target: ProcAddr| self.never_at(bias.to_file(target), depth + 1);
         let may_return = self.subject.analysed(bias.to_proc(begins), |_, analysis| Ok(analysis.may_return(&never)));
         !may_return.unwrap_or(true)
     }
@@ -121,10 +121,10 @@ pub(crate) fn flow_of(analysis: &Analysis, subject: &Subject<'_>) -> ControlFlow
 }
 
 /// True if what is called at this address of the process may return a second time.
-pub(crate) fn returns_twice(subject: &Subject<'_>, target: u64) -> bool {
+pub(crate) fn returns_twice(subject: &Subject<'_>, target: ProcAddr) -> bool {
     let image = &subject.module.loaded.image;
     let is_one = |name: &str| TWICE.contains(&name.split('@').next().unwrap_or(name));
-    match meant(image, subject.module.bias.to_file(ProcAddr(target))) {
+    match meant(image, subject.module.bias.to_file(target)) {
         Some(Meant::Import(name)) => is_one(name),
         Some(Meant::Here(begins)) => {
             image.function_at(begins).is_some_and(|function| function.names.iter().any(|name| is_one(name)))
@@ -134,9 +134,9 @@ pub(crate) fn returns_twice(subject: &Subject<'_>, target: u64) -> bool {
 }
 
 /// The name of the function that is called at this address of the process, if the file has it from another module.
-pub(crate) fn imported(subject: &Subject<'_>, target: u64) -> Option<String> {
+pub(crate) fn imported(subject: &Subject<'_>, target: ProcAddr) -> Option<String> {
     let image = &subject.module.loaded.image;
-    match meant(image, subject.module.bias.to_file(ProcAddr(target)))? {
+    match meant(image, subject.module.bias.to_file(target))? {
         Meant::Import(name) => image.function_named(name).is_none().then(|| name.to_owned()),
         Meant::Here(_) => None,
     }

@@ -13,7 +13,7 @@ use trimtab_x86::{Source, SourceBlock, SourcePosition};
 pub(crate) struct Sources<'a> {
     sections: &'a DebugSections<'a>,
     programs: Vec<OnceCell<Option<Program<'a>>>>,
-    known: RefCell<BTreeMap<u64, Option<Source>>>,
+    known: RefCell<BTreeMap<ProcAddr, Option<Source>>>,
 }
 
 impl<'a> Sources<'a> {
@@ -24,7 +24,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Where the instruction at an address of the process is from, if that is known.
-    pub(crate) fn at(&self, address: u64) -> Option<Source> {
+    pub(crate) fn at(&self, address: ProcAddr) -> Option<Source> {
         if let Some(known) = self.known.borrow().get(&address) {
             return known.clone();
         }
@@ -33,10 +33,10 @@ impl<'a> Sources<'a> {
         found
     }
 
-    fn read(&self, address: u64) -> Option<Source> {
-        let at = self.sections.modules().iter().position(|module| module.text.contains(&address))?;
+    fn read(&self, address: ProcAddr) -> Option<Source> {
+        let at = self.sections.modules().iter().position(|module| module.text.contains(&address.0))?;
         let program = self.programs[at].get_or_init(|| Some(Program::open(self.sections.get(at)?))).as_ref()?;
-        let address = self.sections.modules()[at].bias.to_file(ProcAddr(address));
+        let address = self.sections.modules()[at].bias.to_file(address);
         let place = program.line_at(address).filter(|place| place.line > 0)?;
         let position = SourcePosition { file: place.file, line: place.line, column: place.column };
         Some(Source { blocks: program.scopes_at(address)?.into_iter().map(block).collect(), position })

@@ -7,7 +7,7 @@
 //! Next: `prepare`, which asks of all functions.
 
 use crate::changed::CodeReader;
-use crate::decided::{Decision, Decisions, FileSite, OwnSites};
+use crate::decided::{Decision, Decisions, OwnSites};
 use crate::modules::{Module, Modules};
 use crate::obstacle::Obstacle;
 use crate::request::FunctionRequest;
@@ -37,7 +37,7 @@ pub(crate) struct Placed<'a> {
     /// Bytes of the function.
     pub(crate) size: u64,
     /// Where its code lies, the padding behind it included.
-    pub parts: Vec<Range<u64>>,
+    pub parts: Vec<Range<ProcAddr>>,
 }
 
 /// The decision about one function, or why it can't be patched.
@@ -105,11 +105,11 @@ impl std::fmt::Debug for Subject<'_> {
 }
 
 /// Places to patch, and where the function's code lies.
-type ChosenSites = (Vec<PlannedSite>, Vec<Range<u64>>);
+type ChosenSites = (Vec<PlannedSite>, Vec<Range<ProcAddr>>);
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
 struct Piece<'a> {
-    address: u64,
+    address: ProcAddr,
     bytes: &'a [u8],
     after: &'a [u8],
 }
@@ -125,7 +125,7 @@ impl<'a> Subject<'a> {
     /// Where a function is patched, by what is `known` or else by a new decision; that too, if it is worth keeping.
     fn sites(&self, request: &FunctionRequest, known: &Decisions) -> (Result<ChosenSites, Obstacle>, Option<Decision>) {
         let timed = request.work.sees_ends();
-        let start = self.module.bias.to_file(request.address).0;
+        let start = self.module.bias.to_file(request.address);
         if let Some(decision) = known.at(start).filter(|decision| self.still_holds(decision)) {
             return (self.chosen(decision, timed), None);
         }
@@ -141,21 +141,19 @@ impl<'a> Subject<'a> {
     }
 
     /// Stands for the code at these addresses of the file.
-    fn code_in(&self, parts: &[Range<u64>]) -> Result<u64, Obstacle> {
-        let to_proc = |address: u64| self.module.bias.to_proc(FileAddr(address)).0;
-        let mut bytes = parts.iter().map(|part| self.text.bytes(to_proc(part.start)..to_proc(part.end)));
+    fn code_in(&self, parts: &[Range<FileAddr>]) -> Result<u64, Obstacle> {
+        let mut bytes = parts.iter().map(|part| self.text.bytes(self.in_process(part)));
         bytes.try_fold(0u64, |all, part| Ok(all.rotate_left(1) ^ fingerprint(part?)))
     }
 
     fn chosen(&self, decision: &Decision, timed: bool) -> Result<ChosenSites, Obstacle> {
         let own = decision.outcome.as_ref().map_err(|kept| Obstacle::Kept(kept.clone()))?;
         let answers_in_flags = own.answers_in_flags;
-        let planned = |site: &FileSite| {
+        let planned = |site: &PatchSite<FileAddr>| {
             let planned = self.planned(site.in_process(self.module.bias))?;
             Ok(PlannedSite { answers_in_flags, ..planned })
         };
-        let to_proc = |address: u64| self.module.bias.to_proc(FileAddr(address)).0;
-        let parts = decision.parts.iter().map(|part| to_proc(part.start)..to_proc(part.end)).collect();
+        let parts = decision.parts.iter().map(|part| self.in_process(part)).collect();
         Ok((own.chosen(timed)?.map(planned).collect::<Result<_, Obstacle>>()?, parts))
     }
 
@@ -164,16 +162,21 @@ impl<'a> Subject<'a> {
         let tables = Tables::new(self);
         let decision = self.analysed_with(&tables, address, |code, analysis| {
             let parts = code.ranges.iter().map(|range| {
-                let start = self.module.bias.to_file(ProcAddr(range.addr)).0;
+                let start = self.module.bias.to_file(range.addr);
                 start..start + (range.bytes.len() + range.after.len()) as u64
             });
-            let parts: Vec<Range<u64>> = parts.collect();
-            let start = self.module.bias.to_file(address).0;
+            let parts: Vec<Range<FileAddr>> = parts.collect();
+            let start = self.module.bias.to_file(address);
             let answers = answers_in_flags(code, analysis);
             let outcome = OwnSites::of(own_sites(code, analysis), self.module.bias, answers);
             Ok(Decision { start, code: self.code_in(&parts)?, parts, outcome })
         })?;
         Ok((decision, !tables.may_change.get()))
+    }
+
+    /// Where these bytes of the file are in the process.
+    fn in_process(&self, range: &Range<FileAddr>) -> Range<ProcAddr> {
+        self.module.bias.to_proc(range.start)..self.module.bias.to_proc(range.end)
     }
 
     /// Memory of the process; none for a file that is not loaded.
@@ -214,15 +217,16 @@ impl<'a> Subject<'a> {
         }
         let facts = unwind_facts(self.module.loaded.file.bytes(), image, function)
             .map_err(|error| Obstacle::Unwind(error.to_string()))?;
-        let landing_pads: Vec<u64> = facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
-        let to_file = self.module.bias.0.wrapping_neg();
-        let mut pieces = vec![self.piece(address.0, function.size)?];
+        let bias = self.module.bias;
+        let landing_pads: Vec<ProcAddr> = facts.landing_pads.iter().map(|pad| bias.to_proc(*pad)).collect();
+        let mut pieces = vec![self.piece(address, function.size)?];
         loop {
-            let places = pieces.iter().map(|piece| piece.address..piece.address + piece.bytes.len() as u64 + AFTER_MAX);
-            let (restartable, left_for) = self.module.loaded.restartable().in_process(self.module.bias, places);
+            let places =
+                pieces.iter().map(|piece| piece.address..piece.address + (piece.bytes.len() as u64 + AFTER_MAX));
+            let (restartable, left_for) = self.module.loaded.restartable().in_process(bias, places);
             let outside = [self.outside_branches(&pieces), left_for].concat();
             let code = FunctionCode {
-                entry: address.0,
+                entry: address,
                 ranges: pieces.iter().map(range_of).collect(),
                 landing_pads: &landing_pads,
                 other_entries: &[],
@@ -230,9 +234,10 @@ impl<'a> Subject<'a> {
                 restartable: &restartable,
                 faults_stay: self.faults_stay,
             };
-            let analysis = analyse(&code, tables, self).map_err(|refusal| refusal.shifted(to_file))?;
+            let analysis =
+                analyse(&code, tables, self).map_err(|refusal| Obstacle::Kept(refusal.in_file(bias).to_string()))?;
             let jumped_into = analysis.external_jumps.iter().filter_map(|jump| self.around(jump.target));
-            let mut new: Vec<Range<u64>> = analysis.fragments.iter().cloned().chain(jumped_into).collect();
+            let mut new: Vec<Range<ProcAddr>> = analysis.fragments.iter().cloned().chain(jumped_into).collect();
             new.retain(|range| pieces.iter().all(|piece| piece.address != range.start));
             new.sort_by_key(|range| range.start);
             new.dedup();
@@ -249,20 +254,19 @@ impl<'a> Subject<'a> {
     }
 
     /// The code around a jump's target, if that is in the middle of it and there is a frame: a jump there is no call.
-    fn around(&self, target: u64) -> Option<Range<u64>> {
+    fn around(&self, target: ProcAddr) -> Option<Range<ProcAddr>> {
         let module = self.module;
-        let file_target = module.bias.to_file(ProcAddr(target));
+        let file_target = module.bias.to_file(target);
         if module.loaded.image.stub_at(file_target).is_some() {
             return None;
         }
         let fde = fde_at(module.loaded.file.bytes(), &module.loaded.image, file_target).ok().flatten()?;
-        let range = module.bias.to_proc(fde.range.start).0..module.bias.to_proc(fde.range.end).0;
         // Stubs of the linker share one entry, and have no frame.
-        (fde.range.start != file_target && has_frame(fde.cfa_rsp_offset_at)).then_some(range)
+        (fde.range.start != file_target && has_frame(fde.cfa_rsp_offset_at)).then(|| self.in_process(&fde.range))
     }
 
     pub(crate) fn planned(&self, site: PatchSite) -> Result<PlannedSite, Obstacle> {
-        let read = |range: &Range<u64>| self.text.bytes(range.clone()).map(<[u8]>::to_vec);
+        let read = |range: &Range<ProcAddr>| self.text.bytes(range.clone()).map(<[u8]>::to_vec);
         let springboard = match site.jump {
             JumpForm::Near5 => Vec::new(),
             JumpForm::Short2 { via } => read(&(via..via + NEAR_JUMP_LEN))?,
@@ -283,34 +287,34 @@ impl<'a> Subject<'a> {
     }
 
     /// Where the rest of the module branches into these pieces.
-    fn outside_branches(&self, pieces: &[Piece<'_>]) -> Vec<u64> {
+    fn outside_branches(&self, pieces: &[Piece<'_>]) -> Vec<ProcAddr> {
         let bias = self.module.bias;
         let range = |piece: &Piece| {
-            let start = bias.to_file(ProcAddr(piece.address));
-            start..FileAddr(start.0 + piece.bytes.len() as u64)
+            let start = bias.to_file(piece.address);
+            start..start + piece.bytes.len() as u64
         };
         let own: Vec<Range<FileAddr>> = pieces.iter().map(range).collect();
         let found = own.iter().flat_map(|range| self.module.loaded.branches_into(range.clone(), &own));
-        found.map(|target| bias.to_proc(target).0).collect()
+        found.map(|target| bias.to_proc(target)).collect()
     }
 
     /// Bytes of one piece, which in a process must be as in the file.
-    fn piece(&self, address: u64, size: u64) -> Result<Piece<'a>, Obstacle> {
-        let file_end = FileAddr(self.module.bias.to_file(ProcAddr(address)).0 + size);
-        let after = self.next_function(file_end).saturating_sub(file_end.0).min(AFTER_MAX);
-        let (bytes, after) = self.text.bytes(address..address + size + after)?.split_at(size as usize);
+    fn piece(&self, address: ProcAddr, size: u64) -> Result<Piece<'a>, Obstacle> {
+        let file_end = self.module.bias.to_file(address) + size;
+        let after = self.next_function(file_end).0.saturating_sub(file_end.0).min(AFTER_MAX);
+        let (bytes, after) = self.text.bytes(address..address + (size + after))?.split_at(size as usize);
         Ok(Piece { address, bytes, after })
     }
 
     /// Where the next function or fragment begins, at or after `address`.
-    fn next_function(&self, address: FileAddr) -> u64 {
+    fn next_function(&self, address: FileAddr) -> FileAddr {
         let image = &self.module.loaded.image;
         let first_after = |functions: &[trimtab_symbols::Function]| {
-            functions.get(functions.partition_point(|function| function.addr < address)).map(|function| function.addr.0)
+            functions.get(functions.partition_point(|function| function.addr < address)).map(|function| function.addr)
         };
         let bounds = [first_after(&image.functions), first_after(&image.fragments)];
-        let segment = image.segments.iter().find(|s| address.0 >= s.addr.0 && address.0 <= s.addr.0 + s.file_size);
-        let end = segment.map_or(address.0, |segment| segment.addr.0 + segment.file_size);
+        let segment = image.segments.iter().find(|s| address >= s.addr && address <= s.addr + s.file_size);
+        let end = segment.map_or(address, |segment| segment.addr + segment.file_size);
         bounds.into_iter().flatten().min().unwrap_or(end).min(end)
     }
 }
@@ -334,14 +338,14 @@ impl<'a> Tables<'a> {
 }
 
 impl ReadMemory for Tables<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+    fn read(&self, address: ProcAddr, buffer: &mut [u8]) -> bool {
         let Some(memory) = self.subject.memory else {
-            return self.subject.module.loaded.read_constant(FileAddr(address), buffer);
+            return self.subject.module.loaded.read_constant(self.subject.module.bias.to_file(address), buffer);
         };
-        let Some(mapping) = self.subject.maps.at(address) else { return false };
-        let is_read = !mapping.writable && memory.read(address, buffer).is_ok();
+        let Some(mapping) = self.subject.maps.at(address.0) else { return false };
+        let is_read = !mapping.writable && memory.read(address.0, buffer).is_ok();
         // Memory that should be there may be missing because the program is ending, or executes another one.
-        let is_inside = address.checked_add(buffer.len() as u64).is_some_and(|end| end <= mapping.end);
+        let is_inside = address.0.checked_add(buffer.len() as u64).is_some_and(|end| end <= mapping.end);
         if mapping.writable || (is_inside && !is_read) {
             self.may_change.set(true);
         }
@@ -350,20 +354,17 @@ impl ReadMemory for Tables<'_> {
 }
 
 impl ClassifyJump for Subject<'_> {
-    fn classify(&self, target: u64) -> JumpTarget {
-        if !self.module.text.contains(&target) {
+    fn classify(&self, target: ProcAddr) -> JumpTarget {
+        if !self.module.text.contains(&target.0) {
             return JumpTarget::TailCall;
         }
-        let file_target = self.module.bias.to_file(ProcAddr(target));
+        let file_target = self.module.bias.to_file(target);
         let image = &self.module.loaded.image;
-        let to_proc =
-            |range: &Range<FileAddr>| self.module.bias.to_proc(range.start).0..self.module.bias.to_proc(range.end).0;
         if image.stub_at(file_target).is_some() {
             return JumpTarget::TailCall;
         }
         if let Some(fragment) = image.fragment_at(file_target) {
-            let end = FileAddr(fragment.addr.0 + fragment.size);
-            return JumpTarget::Fragment(to_proc(&(fragment.addr..end)));
+            return JumpTarget::Fragment(self.in_process(&(fragment.addr..fragment.addr + fragment.size)));
         }
         // A place that begins like a called function has no frame there; its rules need not be read again.
         if let Some(frame) = image.frame_at(file_target).filter(|frame| frame.kind == FrameKind::Entry) {
@@ -372,13 +373,13 @@ impl ClassifyJump for Subject<'_> {
         let bytes = self.module.loaded.file.bytes();
         match fde_at(bytes, image, file_target).ok().flatten() {
             Some(fde) if fde.range.start == file_target => match has_frame(fde.cfa_rsp_offset_at) {
-                true => JumpTarget::Fragment(to_proc(&fde.range)),
+                true => JumpTarget::Fragment(self.in_process(&fde.range)),
                 false => JumpTarget::TailCall,
             },
             // Of what begins with a frame, any place may be meant. The middle of a whole function is more likely what a
             // table says about another one, behind its end.
             Some(fde) => match fde_at(bytes, image, fde.range.start).ok().flatten() {
-                Some(start) if has_frame(start.cfa_rsp_offset_at) => JumpTarget::Fragment(to_proc(&fde.range)),
+                Some(start) if has_frame(start.cfa_rsp_offset_at) => JumpTarget::Fragment(self.in_process(&fde.range)),
                 _ => JumpTarget::Unknown,
             },
             // Procedure linkage stubs have no unwind entry of their own in some linkers' output.
@@ -397,11 +398,11 @@ pub(crate) fn answers_in_flags_at(placed: &Placed<'_>) -> bool {
 }
 
 /// Every byte that a patch overwrites or takes out of use.
-pub(crate) fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
+pub(crate) fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<ProcAddr>> {
     bytes_of(&planned.site)
 }
 
-pub(crate) fn bytes_of(site: &PatchSite) -> impl Iterator<Item = Range<u64>> + use<> {
+pub(crate) fn bytes_of(site: &PatchSite) -> impl Iterator<Item = Range<ProcAddr>> + use<> {
     let apart = match (&site.carrier, site.jump) {
         (Some(carrier), _) => Some(carrier.covered()),
         (None, JumpForm::Short2 { via }) => Some(via..via + NEAR_JUMP_LEN),

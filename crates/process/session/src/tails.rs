@@ -26,11 +26,11 @@ const FOLLOWED_MAX: usize = 2048;
 /// All that is known of functions that are left by jumps.
 #[derive(Default)]
 pub(crate) struct Tails<'a> {
-    functions: BTreeMap<u64, FunctionTails>,
+    functions: BTreeMap<ProcAddr, FunctionTails>,
     /// Functions that nobody asked for and that can be followed.
-    others: BTreeMap<u64, (FunctionRequest, Placed<'a>)>,
+    others: BTreeMap<ProcAddr, (FunctionRequest, Placed<'a>)>,
     /// Functions that can't be followed, with the reason.
-    refused: BTreeMap<u64, Obstacle>,
+    refused: BTreeMap<ProcAddr, Obstacle>,
     /// The work at functions that are jumped to; `None`: no jump is followed.
     behind: Option<Work>,
 }
@@ -50,9 +50,9 @@ struct FunctionTails {
 pub(crate) struct Jump {
     /// Position among the function's sites.
     pub(crate) site: usize,
-    pub(crate) at: u64,
+    pub(crate) at: ProcAddr,
     /// Where it leads, if that is a function.
-    target: Option<u64>,
+    target: Option<ProcAddr>,
     /// The same in words.
     pub(crate) to: String,
     /// Why it is not followed, if that is known from the jump alone.
@@ -72,10 +72,10 @@ impl<'a> Tails<'a> {
         let asked: Vec<_> =
             requests.iter().zip(decided).filter_map(|(r, sites)| Some((*r, sites.as_ref().ok()?))).collect();
         let timed = asked.iter().filter(|(request, _)| request.work.sees_ends() && purpose.asks_for_ends(request));
-        let measured: BTreeSet<u64> = timed.clone().map(|(request, _)| request.address.0).collect();
+        let measured: BTreeSet<ProcAddr> = timed.clone().map(|(request, _)| request.address).collect();
         let look = Look { modules, memory, measured: &measured };
         for (request, placed) in timed {
-            tails.functions.insert(request.address.0, look.node(request.address, placed));
+            tails.functions.insert(request.address, look.node(request.address, placed));
         }
         let mut bytes = Bytes::default();
         asked.iter().for_each(|(_, placed)| bytes.take(&placed.sites));
@@ -100,7 +100,7 @@ impl<'a> Tails<'a> {
 
     /// Follows no jump that leads back.
     fn leave_out_rounds(&mut self) {
-        let comes_back = |from: u64, to: u64| self.behind(to).contains(&from) || from == to;
+        let comes_back = |from: ProcAddr, to: ProcAddr| self.behind(to).contains(&from) || from == to;
         let mut rounds = Vec::new();
         for (address, node) in &self.functions {
             let of = node.jumps.iter().enumerate().filter_map(|(place, jump)| Some((place, jump.target?)));
@@ -115,7 +115,7 @@ impl<'a> Tails<'a> {
     }
 
     /// Functions that calls may go on in after one.
-    fn behind(&self, address: u64) -> BTreeSet<u64> {
+    fn behind(&self, address: ProcAddr) -> BTreeSet<ProcAddr> {
         let (mut work, mut seen) = (vec![address], BTreeSet::new());
         while let Some(node) = work.pop().and_then(|from| self.functions.get(&from)) {
             work.extend(node.jumps.iter().filter_map(|jump| jump.target).filter(|target| seen.insert(*target)));
@@ -126,12 +126,9 @@ impl<'a> Tails<'a> {
     /// Functions that calls go on in and that nobody has looked at yet.
     fn wanted(&self, modules: &Modules, work: Work) -> Vec<FunctionRequest> {
         let targets = self.functions.values().flat_map(|node| &node.jumps).filter_map(|jump| jump.target);
-        let is_new = |target: &u64| !self.functions.contains_key(target) && !self.refused.contains_key(target);
-        let new: BTreeSet<u64> = targets.filter(is_new).collect();
-        let request = |target: u64| {
-            let address = ProcAddr(target);
-            FunctionRequest { name: name_of(modules, address), address, work }
-        };
+        let is_new = |target: &ProcAddr| !self.functions.contains_key(target) && !self.refused.contains_key(target);
+        let new: BTreeSet<ProcAddr> = targets.filter(is_new).collect();
+        let request = |address| FunctionRequest { name: name_of(modules, address), address, work };
         new.into_iter().map(request).collect()
     }
 
@@ -143,7 +140,7 @@ impl<'a> Tails<'a> {
         bytes: &mut Bytes,
         keeps_flags: bool,
     ) {
-        let address = request.address.0;
+        let address = request.address;
         let judged = match sites {
             Err(reason) => Err(reason),
             Ok(placed) if !keeps_flags && answers_in_flags_at(&placed) => Err(Obstacle::FollowedAnswersInFlags),
@@ -165,7 +162,7 @@ impl<'a> Tails<'a> {
         loop {
             let ends = |node: &FunctionTails| node.returns || node.jumps.iter().any(|jump| self.end_of(jump).is_ok());
             let new = self.functions.iter().filter(|(_, node)| !node.ends && ends(node)).map(|(address, _)| *address);
-            let new: Vec<u64> = new.collect();
+            let new: Vec<ProcAddr> = new.collect();
             if new.is_empty() {
                 return;
             }
@@ -176,7 +173,7 @@ impl<'a> Tails<'a> {
     }
 
     /// The function behind a jump in which the call's end is seen, or why there is none.
-    pub(crate) fn end_of(&self, jump: &Jump) -> Result<u64, NotFollowed> {
+    pub(crate) fn end_of(&self, jump: &Jump) -> Result<ProcAddr, NotFollowed> {
         let Some(target) = jump.target.filter(|_| self.behind.is_some()) else {
             return Err(jump.why.clone().unwrap_or(NotFollowed::NotAsked));
         };
@@ -188,18 +185,18 @@ impl<'a> Tails<'a> {
     }
 
     /// The jumps out of a function.
-    pub(crate) fn jumps(&self, address: u64) -> &[Jump] {
+    pub(crate) fn jumps(&self, address: ProcAddr) -> &[Jump] {
         self.functions.get(&address).map_or(&[], |node| &node.jumps)
     }
 
     /// A function that nobody asked for and in which calls go on; once.
-    pub(crate) fn take_other(&mut self, address: u64) -> Option<(FunctionRequest, Placed<'a>)> {
+    pub(crate) fn take_other(&mut self, address: ProcAddr) -> Option<(FunctionRequest, Placed<'a>)> {
         self.others.remove(&address)
     }
 
     /// Names of the functions that one jumps to, if it is only left by jumps behind which no end is seen.
     pub(crate) fn endless(&self, address: ProcAddr) -> Option<Vec<String>> {
-        let node = self.functions.get(&address.0).filter(|node| !node.ends && !node.jumps.is_empty())?;
+        let node = self.functions.get(&address).filter(|node| !node.ends && !node.jumps.is_empty())?;
         let mut names: Vec<String> = node.jumps.iter().map(|jump| jump.to.clone()).collect();
         names.dedup();
         Some(names)
@@ -208,7 +205,7 @@ impl<'a> Tails<'a> {
 
 /// Bytes that patches need.
 #[derive(Default)]
-struct Bytes(BTreeMap<u64, u64>);
+struct Bytes(BTreeMap<ProcAddr, ProcAddr>);
 
 impl Bytes {
     fn take(&mut self, sites: &[PlannedSite]) {
@@ -226,7 +223,7 @@ struct Look<'a> {
     modules: &'a Modules,
     memory: Option<&'a Memory>,
     /// Functions that are timed for their own sake.
-    measured: &'a BTreeSet<u64>,
+    measured: &'a BTreeSet<ProcAddr>,
 }
 
 impl Look<'_> {
@@ -248,14 +245,14 @@ impl Look<'_> {
         let at = exit.at;
         match exit.kind {
             ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target } => {
-                let is_inside = target != own.0 && placed.parts.iter().any(|part| part.contains(&target));
+                let is_inside = target != own && placed.parts.iter().any(|part| part.contains(&target));
                 if is_inside {
                     return None;
                 }
                 let found = self.callee(placed.module, target);
                 let to = found.as_ref().map_or_else(|(to, _)| to.clone(), |target| name_of(self.modules, *target));
                 let why = found.as_ref().err().map(|(_, why)| why.clone());
-                Some(Jump { site, at, target: found.ok().map(|target| target.0), to, why })
+                Some(Jump { site, at, target: found.ok(), to, why })
             }
             ExitKind::IndirectTailJump => {
                 let to = "a function by a pointer".to_owned();
@@ -266,22 +263,21 @@ impl Look<'_> {
     }
 
     /// The function that a jump leads to, through a stub or not; or its name and why it is not followed.
-    fn callee(&self, module: &Module, target: u64) -> Result<ProcAddr, (String, NotFollowed)> {
-        let file = module.bias.to_file(ProcAddr(target));
+    fn callee(&self, module: &Module, target: ProcAddr) -> Result<ProcAddr, (String, NotFollowed)> {
+        let file = module.bias.to_file(target);
         let Some((stub, slot)) = module.loaded.image.stub_at(file) else {
-            return self.followable(module, ProcAddr(target));
+            return self.followable(module, target);
         };
         let import =
             slot.and_then(|slot| if let SlotTarget::Import(name) = &slot.target { Some(name.as_str()) } else { None });
         let bound = self.memory.and_then(|memory| memory.read_vec(module.bias.to_proc(stub.slot).0, 8).ok());
-        let bound = bound.and_then(|raw| raw.try_into().ok()).map(u64::from_le_bytes);
+        let bound = bound.and_then(|raw| raw.try_into().ok()).map(|raw| ProcAddr(u64::from_le_bytes(raw)));
         // Before its first use a slot leads back into the stubs. The library's own function is a guess then.
-        let is_unbound = |address: u64| {
-            module.text.contains(&address)
-                && module.loaded.image.stub_at(module.bias.to_file(ProcAddr(address))).is_some()
+        let is_unbound = |address: ProcAddr| {
+            module.text.contains(&address.0) && module.loaded.image.stub_at(module.bias.to_file(address)).is_some()
         };
-        if let Some(address) = bound.filter(|address| *address != 0 && !is_unbound(*address)) {
-            let found = self.followable(module, ProcAddr(address));
+        if let Some(address) = bound.filter(|address| address.0 != 0 && !is_unbound(*address)) {
+            let found = self.followable(module, address);
             return found.map_err(|(to, why)| (import.map_or(to, str::to_owned), why));
         }
         let name = import.unwrap_or("a function that the loader chooses");
@@ -294,7 +290,7 @@ impl Look<'_> {
 
     /// The function at an address, if it is one of `module` or measured itself.
     fn followable(&self, module: &Module, address: ProcAddr) -> Result<ProcAddr, (String, NotFollowed)> {
-        if self.measured.contains(&address.0) {
+        if self.measured.contains(&address) {
             return Ok(address);
         }
         let name = || name_of(self.modules, address);
@@ -332,10 +328,10 @@ impl Modules {
         let tails = Tails::of(self, memory.as_ref(), &[&request], &decided, &OfWindow);
         let exit = |jump: &Jump| TailExit {
             function: request.name.clone(),
-            at: ProcAddr(jump.at),
+            at: jump.at,
             to: jump.to.clone(),
             unseen: tails.end_of(jump).err(),
         };
-        tails.functions.get(&function.0).map(|node| node.jumps.iter().map(exit).collect()).unwrap_or_default()
+        tails.functions.get(&function).map(|node| node.jumps.iter().map(exit).collect()).unwrap_or_default()
     }
 }

@@ -52,8 +52,8 @@ impl<'a> Text<'a> {
     }
 
     /// The bytes at `addresses`, which memory and file have in common.
-    pub(crate) fn bytes(&self, addresses: Range<u64>) -> Result<&'a [u8], Obstacle> {
-        let start = self.module.bias.to_file(ProcAddr(addresses.start));
+    pub(crate) fn bytes(&self, addresses: Range<ProcAddr>) -> Result<&'a [u8], Obstacle> {
+        let start = self.module.bias.to_file(addresses.start);
         let length = addresses.end - addresses.start;
         let offset = self.module.loaded.image.file_offset_of(start).ok_or(Obstacle::NoSegment)?;
         let bytes = self.in_file(offset..offset.saturating_add(length)).ok_or(Obstacle::ShortFile)?;
@@ -64,9 +64,9 @@ impl<'a> Text<'a> {
             && !self.is_known_same(start, length)
         {
             let now =
-                memory.read_vec(addresses.start, bytes.len()).map_err(|error| Obstacle::Memory(error.to_string()))?;
+                memory.read_vec(addresses.start.0, bytes.len()).map_err(|error| Obstacle::Memory(error.to_string()))?;
             if now != bytes {
-                let cause = self.witness.why(addresses.start, bytes);
+                let cause = self.witness.why(addresses.start.0, bytes);
                 return Err(Obstacle::Changed { cause });
             }
         }

@@ -13,6 +13,7 @@ use gimli::{
     BaseAddresses, CieOrFde, DW_OP_plus, Encoding, EndianSlice, Format, LittleEndian, Register, UnwindSection,
 };
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// The register that stands for the return address, and the stack pointer.
 const RETURN_ADDRESS: Register = Register(16);
@@ -62,9 +63,9 @@ pub struct FrameRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameEntry {
     /// Its addresses.
-    pub range: Range<u64>,
+    pub range: Range<ProcAddr>,
     /// Rows with the addresses from which they hold, ascending, the first at the first address.
-    pub rows: Vec<(u64, FrameRow)>,
+    pub rows: Vec<(ProcAddr, FrameRow)>,
 }
 
 /// The bytes of a table.
@@ -72,7 +73,7 @@ pub struct FrameEntry {
 pub struct FrameTableBytes {
     /// Entries with absolute addresses, and a zero word as the end.
     pub bytes: Vec<u8>,
-    /// Where the entry of each stretch begins, in the order given.
+    /// Where the entry of each stretch begins in these bytes, in the order given.
     pub entries: Vec<u64>,
 }
 
@@ -104,11 +105,11 @@ pub fn write_frames(entries: &[FrameEntry]) -> Option<FrameTableBytes> {
 }
 
 fn description(entry: &FrameEntry) -> Option<FrameDescriptionEntry> {
-    let length = u32::try_from(entry.range.end.checked_sub(entry.range.start)?).ok()?;
-    let mut description = FrameDescriptionEntry::new(Address::Constant(entry.range.start), length);
+    let length = u32::try_from(entry.range.end.0.checked_sub(entry.range.start.0)?).ok()?;
+    let mut description = FrameDescriptionEntry::new(Address::Constant(entry.range.start.0), length);
     let mut before = FrameRow::CALLED;
     for (from, row) in &entry.rows {
-        let offset = u32::try_from(from.checked_sub(entry.range.start)?).ok().filter(|offset| *offset < length)?;
+        let offset = u32::try_from(from.0.checked_sub(entry.range.start.0)?).ok().filter(|offset| *offset < length)?;
         for instruction in instructions(Some(&before), row) {
             description.add_instruction(offset, instruction);
         }
@@ -172,7 +173,7 @@ fn places(bytes: &[u8], wanted: &[FrameEntry]) -> Option<Vec<u64>> {
         let entry: gimli::FrameDescriptionEntry<EndianSlice<'_, LittleEndian>> =
             partial.parse(gimli::EhFrame::cie_from_offset).ok()?;
         let wanted = wanted.get(found.len())?;
-        if (entry.initial_address(), entry.end_address()) != (wanted.range.start, wanted.range.end) {
+        if (entry.initial_address(), entry.end_address()) != (wanted.range.start.0, wanted.range.end.0) {
             return None;
         }
         found.push(entry.offset() as u64);
@@ -252,7 +253,7 @@ mod tests {
         let rows = rows();
         for step in 1..rows.len() {
             let entry = |number: u64| {
-                let start = 0x7f00_0000_0000 + number * 0x10_0000;
+                let start = ProcAddr(0x7f00_0000_0000 + number * 0x10_0000);
                 let rows = (0..rows.len()).map(|at| (start + 70 * at as u64, rows[at * step % rows.len()])).collect();
                 FrameEntry { range: start..start + 70 * 16, rows }
             };
@@ -260,12 +261,12 @@ mod tests {
             let table = write_frames(&entries).expect("compilers write such rows");
             assert_eq!(table.entries.len(), entries.len());
             for entry in &entries {
-                for address in entry.range.clone() {
-                    let row = entry.rows.iter().rev().find(|(from, _)| *from <= address).map(|(_, row)| *row);
+                for address in entry.range.start.0..entry.range.end.0 {
+                    let row = entry.rows.iter().rev().find(|(from, _)| from.0 <= address).map(|(_, row)| *row);
                     assert_eq!(read(&table.bytes, address), row, "{address:#x}, every {step}.");
                 }
-                assert_eq!(read(&table.bytes, entry.range.start - 1), None);
-                assert_eq!(read(&table.bytes, entry.range.end), None);
+                assert_eq!(read(&table.bytes, entry.range.start.0 - 1), None);
+                assert_eq!(read(&table.bytes, entry.range.end.0), None);
             }
             assert_eq!(table.bytes[table.bytes.len() - 4..], [0; 4], "it has an end");
         }
@@ -281,7 +282,8 @@ mod tests {
             ("a row behind its entry", 0x1000..0x1010, 0x1010, FrameRow::CALLED),
             ("too long an entry", far, 0x1000, FrameRow::CALLED),
         ] {
-            let refused = write_frames(&[FrameEntry { range, rows: vec![(from, row)] }]);
+            let range = ProcAddr(range.start)..ProcAddr(range.end);
+            let refused = write_frames(&[FrameEntry { range, rows: vec![(ProcAddr(from), row)] }]);
             assert_eq!(refused, None, "{name}");
         }
     }

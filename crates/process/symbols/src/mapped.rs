@@ -8,6 +8,7 @@
 //! Next: `dynamic`, which reads the same tables of a file.
 
 use object::elf;
+use trimtab_types::ProcAddr;
 
 /// Entries read at most of the dynamic section, of program headers and of one chain of the hash table.
 const ENTRIES_MAX: u64 = 4096;
@@ -21,7 +22,7 @@ const SYMBOL_BYTES: u64 = 24;
 const PAGE_BYTES: u64 = 4096;
 
 /// Reads so many bytes of the process at an address, all of them or nothing.
-pub type ReadMemory<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
+pub type ReadMemory<'a> = &'a dyn Fn(ProcAddr, usize) -> Option<Vec<u8>>;
 
 /// The dynamic symbols of one module of a process.
 pub struct MappedModule<'a> {
@@ -46,20 +47,20 @@ enum Hash {
 
 impl<'a> MappedModule<'a> {
     /// The module whose first page is mapped at `start`; `None` if there is none with dynamic symbols.
-    pub fn at(read: ReadMemory<'a>, start: u64) -> Option<Self> {
+    pub fn at(read: ReadMemory<'a>, start: ProcAddr) -> Option<Self> {
         let header = read(start, 64)?;
         (header.starts_with(b"\x7fELF\x02\x01")).then_some(())?;
-        let table = start.checked_add(word(&header, 32)?)?;
+        let table = ProcAddr(start.0.checked_add(word(&header, 32)?)?);
         let count = u64::from(u16::from_le_bytes([*header.get(56)?, *header.get(57)?])).min(ENTRIES_MAX);
         let headers = read(table, (count * PROGRAM_HEADER_BYTES) as usize)?;
         let headers: Vec<&[u8]> = headers.chunks_exact(PROGRAM_HEADER_BYTES as usize).collect();
         let of_kind = |kind: elf::ProgramType| headers.iter().find(|header| half(header, 0) == Some(kind.0));
         let first =
             headers.iter().find(|header| half(header, 0) == Some(elf::PT_LOAD.0) && word(header, 8) == Some(0))?;
-        let bias = start.wrapping_sub(word(first, 16)?);
+        let bias = start.0.wrapping_sub(word(first, 16)?);
         let dynamic = of_kind(elf::PT_DYNAMIC)?;
         let (address, bytes) = (bias.wrapping_add(word(dynamic, 16)?), word(dynamic, 40)?.min(ENTRIES_MAX * 16));
-        Self::of_dynamic(read, bias, &read(address, bytes as usize)?)
+        Self::of_dynamic(read, bias, &read(ProcAddr(address), bytes as usize)?)
     }
 
     fn of_dynamic(read: ReadMemory<'a>, bias: u64, dynamic: &[u8]) -> Option<Self> {
@@ -70,7 +71,7 @@ impl<'a> MappedModule<'a> {
         let address = |tag| value(tag).map(|at| if at < bias { at.wrapping_add(bias) } else { at });
         let hash = match (address(elf::DT_GNU_HASH), address(elf::DT_HASH)) {
             (Some(at), _) => Hash::gnu(read, at)?,
-            (None, Some(at)) => Hash::Old { symbol_count: half(&read(at, 8)?, 4)? },
+            (None, Some(at)) => Hash::Old { symbol_count: half(&read(ProcAddr(at), 8)?, 4)? },
             (None, None) => return None,
         };
         Some(MappedModule {
@@ -85,7 +86,7 @@ impl<'a> MappedModule<'a> {
     }
 
     /// Where a symbol of this name lies in the process, if the module has one.
-    pub fn defined(&self, name: &str) -> Option<u64> {
+    pub fn defined(&self, name: &str) -> Option<ProcAddr> {
         match self.hash {
             Hash::Gnu { .. } => self.by_hash(name),
             Hash::Old { symbol_count } => {
@@ -105,14 +106,14 @@ impl<'a> MappedModule<'a> {
         self.name(self.soname?)
     }
 
-    fn by_hash(&self, name: &str) -> Option<u64> {
+    fn by_hash(&self, name: &str) -> Option<ProcAddr> {
         let Hash::Gnu { buckets, bucket_count, chains, first } = self.hash else { return None };
         let wanted = name.bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
         let bucket = buckets.checked_add(u64::from(wanted.checked_rem(bucket_count)?) * 4)?;
-        let begin = u64::from(half(&(self.read)(bucket, 4)?, 0)?);
+        let begin = u64::from(half(&(self.read)(ProcAddr(bucket), 4)?, 0)?);
         for index in begin..begin + ENTRIES_MAX {
             let place = chains.checked_add(index.checked_sub(u64::from(first))? * 4)?;
-            let hash = half(&(self.read)(place, 4)?, 0)?;
+            let hash = half(&(self.read)(ProcAddr(place), 4)?, 0)?;
             if hash | 1 == wanted | 1
                 && let Some(address) = self.defined_at(index, name)
             {
@@ -126,23 +127,25 @@ impl<'a> MappedModule<'a> {
         None
     }
 
-    fn defined_at(&self, index: u64, name: &str) -> Option<u64> {
-        let symbol = (self.read)(self.symbols.checked_add(index * SYMBOL_BYTES)?, SYMBOL_BYTES as usize)?;
+    fn defined_at(&self, index: u64, name: &str) -> Option<ProcAddr> {
+        let at = ProcAddr(self.symbols.checked_add(index * SYMBOL_BYTES)?);
+        let symbol = (self.read)(at, SYMBOL_BYTES as usize)?;
         let is_defined = symbol.get(6..8)? != [0, 0];
         let is_it = is_defined && self.name(u64::from(half(&symbol, 0)?)).as_deref() == Some(name);
-        is_it.then(|| Some(self.bias.wrapping_add(word(&symbol, 8)?))).flatten()
+        is_it.then(|| Some(ProcAddr(self.bias.wrapping_add(word(&symbol, 8)?)))).flatten()
     }
 
     fn name(&self, offset: u64) -> Option<String> {
         let at = self.strings.checked_add(offset)?;
         let to_page_end = PAGE_BYTES - at % PAGE_BYTES;
-        let read = |length: u64| (self.read)(at, length as usize);
+        let read = |length: u64| (self.read)(ProcAddr(at), length as usize);
         text(&read(NAME_BYTES_MAX).or_else(|| read(to_page_end.min(NAME_BYTES_MAX)))?)
     }
 
     fn read_imports(&self) -> Option<Vec<String>> {
-        let symbols = (self.read)(self.symbols, (self.import_count().min(IMPORTS_MAX) * SYMBOL_BYTES) as usize)?;
-        let strings = (self.read)(self.strings, self.strings_bytes as usize)?;
+        let symbols =
+            (self.read)(ProcAddr(self.symbols), (self.import_count().min(IMPORTS_MAX) * SYMBOL_BYTES) as usize)?;
+        let strings = (self.read)(ProcAddr(self.strings), self.strings_bytes as usize)?;
         let undefined = symbols.chunks_exact(SYMBOL_BYTES as usize).filter(|symbol| symbol[6..8] == [0, 0]);
         let name = |symbol: &[u8]| text(strings.get(half(symbol, 0)? as usize..)?);
         Some(undefined.filter_map(name).filter(|name| !name.is_empty()).collect())
@@ -163,7 +166,7 @@ impl MappedModule<'_> {
 
 impl Hash {
     fn gnu(read: ReadMemory, at: u64) -> Option<Hash> {
-        let header = read(at, 16)?;
+        let header = read(ProcAddr(at), 16)?;
         let (bucket_count, first, bloom_words) = (half(&header, 0)?, half(&header, 4)?, half(&header, 8)?);
         let buckets = at.checked_add(16 + u64::from(bloom_words) * 8)?;
         let chains = buckets.checked_add(u64::from(bucket_count) * 4)?;

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::Table;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     ClassifyJump, CodeRange, FunctionCode, FunctionSites, JumpForm, JumpTarget, Refusal, analyse, own_sites,
 };
@@ -114,17 +115,18 @@ fn plan_all(image: &Image<'_>) -> Vec<Planned> {
 fn plan_one(image: &Image<'_>, bounds: Bounds) -> Planned {
     let mut ranges = vec![bounds.range.clone()];
     let mut unresolved = 0;
-    let mut sites = Err(Refusal::BadRanges { entry: bounds.range.start });
+    let mut sites = Err(Refusal::BadRanges { entry: ProcAddr(bounds.range.start) });
     for _ in 0..FRAGMENT_ROUNDS_MAX {
-        let (landing_pads, stored_labels, outside_branches) =
-            (image.landing_pads(&ranges), image.stored_labels(&ranges), image.outside_branches(&ranges));
+        let [landing_pads, stored_labels, outside_branches] =
+            [image.landing_pads(&ranges), image.stored_labels(&ranges), image.outside_branches(&ranges)]
+                .map(|addresses| addresses.into_iter().map(ProcAddr).collect::<Vec<_>>());
         let code_ranges = ranges.iter().map(|range| CodeRange {
-            addr: range.start,
+            addr: ProcAddr(range.start),
             bytes: image.text(range.clone()),
             after: image.text(range.end..image.next_start(range.end)),
         });
         let code = FunctionCode {
-            entry: bounds.range.start,
+            entry: ProcAddr(bounds.range.start),
             ranges: code_ranges.collect(),
             landing_pads: &landing_pads,
             other_entries: &stored_labels,
@@ -141,11 +143,11 @@ fn plan_one(image: &Image<'_>, bounds: Bounds) -> Planned {
         };
         // A frame still there, or a target in the middle, tells of a part of the same function.
         let parts = analysis.external_jumps.iter().filter_map(|jump| {
-            let range = image.range_at(jump.target)?;
-            (range.start != jump.target || jump.stack_depth.is_some_and(|depth| depth != 0)).then_some(range)
+            let range = image.range_at(jump.target.0)?;
+            (range.start != jump.target.0 || jump.stack_depth.is_some_and(|depth| depth != 0)).then_some(range)
         });
         let found: BTreeSet<(u64, u64)> =
-            parts.chain(analysis.fragments.iter().cloned()).map(|range| (range.start, range.end)).collect();
+            parts.chain(analysis.fragments.iter().map(plain)).map(|range| (range.start, range.end)).collect();
         let mut new: Vec<Range<u64>> = found.into_iter().map(|(start, end)| start..end).collect();
         new.retain(|range| !ranges.contains(range));
         if new.is_empty() {
@@ -158,14 +160,19 @@ fn plan_one(image: &Image<'_>, bounds: Bounds) -> Planned {
     Planned { bounds, fragments: ranges.split_off(1), unresolved, sites }
 }
 
+/// The file is taken for one that is loaded where it says.
+fn plain(range: &Range<ProcAddr>) -> Range<u64> {
+    range.start.0..range.end.0
+}
+
 struct Classify<'a, 'b>(&'a Image<'b>);
 
 impl ClassifyJump for Classify<'_, '_> {
-    fn classify(&self, target: u64) -> JumpTarget {
+    fn classify(&self, ProcAddr(target): ProcAddr) -> JumpTarget {
         // Code that has neither symbol nor unwind entry is a stub of the linker.
         let Some(range) = self.0.range_at(target) else { return JumpTarget::TailCall };
         match self.0.is_fragment(&range) {
-            true => JumpTarget::Fragment(range),
+            true => JumpTarget::Fragment(ProcAddr(range.start)..ProcAddr(range.end)),
             false if self.0.is_named(target) => JumpTarget::TailCall,
             false => JumpTarget::Unknown,
         }
@@ -178,19 +185,19 @@ fn branches_into_patches(image: &Image<'_>, functions: &[Planned]) -> usize {
     for sites in functions.iter().filter_map(|function| function.sites.as_ref().ok()) {
         let exits = sites.exits.iter().filter_map(|(_, site)| site.as_ref().ok());
         for site in exits.chain(sites.entry.as_ref().ok()) {
-            patches.insert(site.at, site.overwritten.end.max(site.displaced.end));
+            patches.insert(site.at.0, site.overwritten.end.max(site.displaced.end).0);
             if let Some(carrier) = &site.carrier {
-                patches.insert(carrier.covered().start, carrier.covered().end);
+                patches.insert(carrier.covered().start.0, carrier.covered().end.0);
             } else if let JumpForm::Short2 { via } = site.jump {
                 // One byte less, so that the springboard's first byte counts as inside too.
-                patches.insert(via - 1, via + 5);
+                patches.insert(via.0 - 1, via.0 + 5);
             }
         }
     }
     let is_inside =
         |target: u64| patches.range(..target).next_back().is_some_and(|(start, end)| *start < target && target < *end);
     let mut count = 0;
-    for (at, target) in image.direct_branches() {
+    for (ProcAddr(at), ProcAddr(target)) in image.direct_branches() {
         if is_inside(target) {
             println!("    {at:#x} leads into the patch around {target:#x}");
             count += 1;

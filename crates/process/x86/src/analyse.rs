@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use trimtab_types::ProcAddr;
 
 /// The control flow of a function, as far as it is known.
 #[derive(Clone, Debug, Default)]
@@ -24,51 +25,51 @@ pub struct Analysis {
     /// targets, landing pads, return points of calls, other entries, labels whose address is taken, and fixed
     /// addresses inside that the function reads or writes.
     /// In order, each once.
-    pub targets: Vec<u64>,
+    pub targets: Vec<ProcAddr>,
     /// Where the function leaves, by address.
     pub exits: Vec<Exit>,
     /// Jumps out of the ranges that [`ClassifyJump`] did not know; each is also an exit.
     pub external_jumps: Vec<ExternalJump>,
     /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again. As long
     /// as there are new ones, nothing else need be filled in.
-    pub fragments: Vec<Range<u64>>,
+    pub fragments: Vec<Range<ProcAddr>>,
     /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target, and each
     /// of them may be one more exit that is not in `exits`.
-    pub unresolved_indirect: Vec<u64>,
+    pub unresolved_indirect: Vec<ProcAddr>,
     /// True if no exit was found: the function loops for ever, or ends in calls that do not return.
     pub never_returns: bool,
     /// Branches of the function to its own first instruction.
-    pub branches_to_entry: Vec<u64>,
+    pub branches_to_entry: Vec<ProcAddr>,
     /// True if data may be mixed with the code.
     pub may_hold_data: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) reached: Vec<bool>,
     /// Targets that are entered by more than direct branches of this function, in order.
-    pub(crate) open_targets: Vec<u64>,
+    pub(crate) open_targets: Vec<ProcAddr>,
     /// Targets of each followed indirect jump, by its place among `steps`.
-    pub(crate) tables: BTreeMap<usize, Vec<u64>>,
+    pub(crate) tables: BTreeMap<usize, Vec<ProcAddr>>,
     /// Entered in ways that are not seen in the code, in order.
-    pub(crate) roots: Vec<u64>,
+    pub(crate) roots: Vec<ProcAddr>,
     /// The function's first instruction.
-    pub(crate) entry: u64,
+    pub(crate) entry: ProcAddr,
     /// Calls that are known not to come back, in order; see [`Analysis::ending_at`].
-    pub(crate) last_calls: Vec<u64>,
+    pub(crate) last_calls: Vec<ProcAddr>,
 }
 
 /// A place where the function leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Exit {
+pub struct Exit<A = ProcAddr> {
     /// Address of the leaving instruction.
-    pub at: u64,
+    pub at: A,
     /// Its length in bytes.
     pub len: u8,
     /// How it leaves.
-    pub kind: ExitKind,
+    pub kind: ExitKind<A>,
 }
 
 /// How a function leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ExitKind {
+pub enum ExitKind<A = ProcAddr> {
     /// `ret`, with the bytes of arguments it pops.
     Ret {
         /// Bytes popped besides the return address.
@@ -77,12 +78,12 @@ pub enum ExitKind {
     /// A jump to another function, or to an exit that is left in place.
     TailJump {
         /// Where to.
-        target: u64,
+        target: A,
     },
     /// A conditional jump to another function, or to an exit that is left in place; control stays if it is not taken.
     ConditionalTailJump {
         /// Where to.
-        target: u64,
+        target: A,
     },
     /// A jump to another function through a register or memory.
     IndirectTailJump,
@@ -90,7 +91,7 @@ pub enum ExitKind {
     /// probe belongs behind all displaced instructions.
     RunsInto {
         /// The leaving instruction.
-        target: u64,
+        target: A,
     },
     /// No instruction at all: control runs on into what follows.
     FallsThrough,
@@ -100,9 +101,9 @@ pub enum ExitKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalJump {
     /// The jump.
-    pub at: u64,
+    pub at: ProcAddr,
     /// Where to.
-    pub target: u64,
+    pub target: ProcAddr,
     /// Bytes the stack pointer is below its value at entry. A tail call has 0; anything else tells of a fragment.
     pub stack_depth: Option<i64>,
 }
@@ -132,34 +133,34 @@ pub fn analyse(
 
 impl Analysis {
     /// True if control may enter at the instruction that begins at `addr` other than from the one before it.
-    pub fn may_be_entered(&self, addr: u64) -> bool {
+    pub fn may_be_entered(&self, addr: ProcAddr) -> bool {
         !self.unresolved_indirect.is_empty()
             || contains(&self.targets, addr)
             || !self.index_of(addr).is_some_and(|index| self.reached[index])
     }
 
     /// The first address in `range` that may be jumped to.
-    pub fn first_target(&self, range: Range<u64>) -> Option<u64> {
+    pub fn first_target(&self, range: Range<ProcAddr>) -> Option<ProcAddr> {
         let first = self.targets.get(self.targets.partition_point(|&target| target < range.start))?;
         (*first < range.end).then_some(*first)
     }
 
-    pub(crate) fn is_open_target(&self, addr: u64) -> bool {
+    pub(crate) fn is_open_target(&self, addr: ProcAddr) -> bool {
         contains(&self.open_targets, addr)
     }
 
-    pub(crate) fn index_of(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn index_of(&self, addr: ProcAddr) -> Option<usize> {
         self.steps.binary_search_by_key(&addr, |step| step.at).ok()
     }
 
-    pub(crate) fn is_reached(&self, addr: u64) -> bool {
+    pub(crate) fn is_reached(&self, addr: ProcAddr) -> bool {
         self.index_of(addr).is_some_and(|index| self.reached[index])
     }
 }
 
 impl Exit {
     /// One past the leaving instruction.
-    pub fn end(&self) -> u64 {
+    pub fn end(&self) -> ProcAddr {
         self.at + u64::from(self.len)
     }
 
@@ -169,11 +170,11 @@ impl Exit {
     }
 }
 
-fn contains(sorted: &[u64], addr: u64) -> bool {
+fn contains(sorted: &[ProcAddr], addr: ProcAddr) -> bool {
     sorted.binary_search(&addr).is_ok()
 }
 
-pub(crate) fn in_order(mut addresses: Vec<u64>) -> Vec<u64> {
+pub(crate) fn in_order(mut addresses: Vec<ProcAddr>) -> Vec<ProcAddr> {
     addresses.sort_unstable();
     addresses.dedup();
     addresses
@@ -181,10 +182,10 @@ pub(crate) fn in_order(mut addresses: Vec<u64>) -> Vec<u64> {
 
 fn check_ranges(code: &FunctionCode<'_>) -> Result<(), Refusal> {
     let bad = Err(Refusal::BadRanges { entry: code.entry });
-    let mut sorted: Vec<(u64, u64)> = Vec::with_capacity(code.ranges.len());
+    let mut sorted: Vec<(ProcAddr, ProcAddr)> = Vec::with_capacity(code.ranges.len());
     for range in &code.ranges {
         let len = (range.bytes.len() + range.after.len()) as u64;
-        if range.bytes.is_empty() || range.addr.checked_add(len).is_none() {
+        if range.bytes.is_empty() || range.addr.0.checked_add(len).is_none() {
             return bad;
         }
         sorted.push((range.addr, range.end()));
@@ -204,11 +205,11 @@ struct Work<'a> {
     classify: &'a dyn ClassifyJump,
     graph: Graph,
     /// Entered in ways that are not seen in the code.
-    roots: Vec<u64>,
+    roots: Vec<ProcAddr>,
     /// Roots that are labels taken by code or data, not by the unwinder.
     has_labels: bool,
-    touched: Vec<u64>,
-    fragments: Vec<Range<u64>>,
+    touched: Vec<ProcAddr>,
+    fragments: Vec<Range<ProcAddr>>,
     states: Option<States>,
     /// Indirect jumps with targets that `states` does not know yet.
     grown: Vec<usize>,
@@ -228,7 +229,7 @@ enum Indirect {
 impl<'a> Work<'a> {
     fn new(code: &'a FunctionCode<'a>, memory: &'a dyn ReadMemory, classify: &'a dyn ClassifyJump) -> Work<'a> {
         let decoded = decode(code);
-        let is_label = |addr: &u64| *addr != code.entry && code.contains(*addr);
+        let is_label = |addr: &ProcAddr| *addr != code.entry && code.contains(*addr);
         let mut roots = decoded.named;
         roots.extend(code.other_entries);
         roots.retain(is_label);
@@ -256,7 +257,7 @@ impl<'a> Work<'a> {
     /// Reaches what direct branches lead to.
     fn explore_directly(&mut self) -> Result<(), Refusal> {
         let known = self.roots.iter().copied().filter(|&addr| self.graph.index_of(addr).is_some());
-        let starts: Vec<u64> = [self.code.entry].into_iter().chain(known).collect();
+        let starts: Vec<ProcAddr> = [self.code.entry].into_iter().chain(known).collect();
         self.graph.explore(self.code, starts)
     }
 
@@ -272,7 +273,7 @@ impl<'a> Work<'a> {
                 self.note_fragment(target);
             }
         }
-        let is_new = |part: &Range<u64>| self.code.ranges.iter().all(|range| range.addr != part.start);
+        let is_new = |part: &Range<ProcAddr>| self.code.ranges.iter().all(|range| range.addr != part.start);
         self.fragments.iter().any(is_new)
     }
 
@@ -341,11 +342,11 @@ impl<'a> Work<'a> {
     }
 
     /// Adds the targets of `table` to those of the jump at `index`, and tells which of them are new.
-    fn new_targets(&mut self, index: usize, table: Table) -> Vec<u64> {
+    fn new_targets(&mut self, index: usize, table: Table) -> Vec<ProcAddr> {
         let targets = self.targets_of(table);
         let TableTargets::Inside { targets, .. } = &*targets else { return Vec::new() };
         let known = self.graph.table_targets.entry(index).or_default();
-        let new: Vec<u64> = targets.iter().copied().filter(|&target| !contains(known, target)).collect();
+        let new: Vec<ProcAddr> = targets.iter().copied().filter(|&target| !contains(known, target)).collect();
         known.extend(&new);
         known.sort_unstable();
         new
@@ -364,7 +365,7 @@ impl<'a> Work<'a> {
         targets
     }
 
-    fn note_fragment(&mut self, target: u64) {
+    fn note_fragment(&mut self, target: ProcAddr) {
         if let JumpTarget::Fragment(range) = self.classify.classify(target)
             && !self.fragments.contains(&range)
         {
@@ -427,7 +428,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn finish_external(&mut self, index: usize, target: u64, analysis: &mut Analysis) {
+    fn finish_external(&mut self, index: usize, target: ProcAddr, analysis: &mut Analysis) {
         let step = self.graph.steps[index];
         let meaning = self.classify.classify(target);
         match meaning {
@@ -464,7 +465,7 @@ impl<'a> Work<'a> {
     }
 
     /// True if `target` is the instruction behind an `endbr64` at the entry.
-    fn is_behind_marker(&self, target: u64) -> bool {
+    fn is_behind_marker(&self, target: ProcAddr) -> bool {
         target == self.code.entry + ENTRY_MARKER.len() as u64 && entry_has_marker(self.code)
     }
 }
@@ -475,7 +476,7 @@ pub const ENTRY_MARKER: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// True if the function begins with `endbr64`.
 pub fn entry_has_marker(code: &FunctionCode<'_>) -> bool {
     code.ranges.first().is_some_and(|range| {
-        let offset = code.entry.saturating_sub(range.addr) as usize;
+        let offset = code.entry.0.saturating_sub(range.addr.0) as usize;
         range.bytes.get(offset..).is_some_and(|bytes| bytes.starts_with(&ENTRY_MARKER))
     })
 }

@@ -197,10 +197,11 @@ fn only_sets_flags(mnemonic: Mnemonic) -> bool {
 mod tests {
     use super::*;
     use crate::{CodeRange, Liveness, analyse};
+    use trimtab_types::ProcAddr;
 
     fn look<T>(bytes: &[u8], then: impl Fn(&FunctionCode<'_>, &Analysis) -> T) -> T {
-        let ranges = vec![CodeRange { addr: 0x1000, bytes, after: &[] }];
-        let code = FunctionCode { entry: 0x1000, ranges, ..FunctionCode::default() };
+        let ranges = vec![CodeRange { addr: ProcAddr(0x1000), bytes, after: &[] }];
+        let code = FunctionCode { entry: ProcAddr(0x1000), ranges, ..FunctionCode::default() };
         let analysis = analyse(&code, &(), &()).expect("whole instructions");
         then(&code, &analysis)
     }
@@ -231,7 +232,8 @@ mod tests {
     /// A probe inside such a function keeps them too, once they are set.
     #[test]
     fn flags_for_the_caller_are_read_by_the_return() {
-        let live = |bytes: &[u8], at: u64| look(bytes, |code, analysis| Liveness::of(code, analysis).flags_live(at));
+        let live =
+            |bytes: &[u8], at: u64| look(bytes, |code, analysis| Liveness::of(code, analysis).flags_live(ProcAddr(at)));
         // cmp edi, esi; mov eax, 1; ret
         let answers = [0x39, 0xf7, 0xb8, 1, 0, 0, 0, 0xc3];
         assert!(live(&answers, 0x1002) && live(&answers, 0x1007) && !live(&answers, 0x1000));

@@ -11,16 +11,17 @@ use crate::instruction::near_target;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use memchr::memchr3_iter;
 use std::ops::Range;
+use trimtab_types::FileAddr;
 
-/// A branch, or what looks like one: the address it leads to, and the address of its first byte.
-pub type Branch = (u64, u64);
+/// A branch in a file, or what looks like one: the address it leads to, and the address of its first byte.
+pub type Branch = (FileAddr, FileAddr);
 
-/// Code in which stretches begin at known addresses: every function and every fragment. Each ends where the next begins.
+/// Code of a file in which stretches begin at known addresses: every function and every fragment. Each ends where the next begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretches<'a> {
     text: &'a [u8],
-    addr: u64,
-    starts: &'a [u64],
+    addr: FileAddr,
+    starts: &'a [FileAddr],
 }
 
 /// Longest way of a branch with a one-byte distance, from its first byte.
@@ -28,8 +29,8 @@ const NEAR_MAX: u64 = 130;
 
 impl<'a> Stretches<'a> {
     /// `text` lies at `addr`. `starts` are in order; those outside of it are left out.
-    pub fn new(text: &'a [u8], addr: u64, starts: &'a [u64]) -> Stretches<'a> {
-        let end = addr.saturating_add(text.len() as u64);
+    pub fn new(text: &'a [u8], addr: FileAddr, starts: &'a [FileAddr]) -> Stretches<'a> {
+        let end = FileAddr(addr.0.saturating_add(text.len() as u64));
         let inside = starts.partition_point(|&start| start < addr)..starts.partition_point(|&start| start < end);
         Stretches { text, addr, starts: &starts[inside] }
     }
@@ -49,12 +50,12 @@ impl<'a> Stretches<'a> {
 
     /// Bytes that look like a call or jump of four-byte distance to the beginning of a stretch or to one of `others`, which
     /// are in order; in order.
-    pub fn calls(&self, others: &[u64]) -> Vec<Branch> {
-        let is_one = |to: u64| self.starts.binary_search(&to).is_ok() || others.binary_search(&to).is_ok();
+    pub fn calls(&self, others: &[FileAddr]) -> Vec<Branch> {
+        let is_one = |to: FileAddr| self.starts.binary_search(&to).is_ok() || others.binary_search(&to).is_ok();
         self.of_four_bytes(|to, _| is_one(to))
     }
 
-    fn of_four_bytes(&self, is_meant: impl Fn(u64, u64) -> bool) -> Vec<Branch> {
+    fn of_four_bytes(&self, is_meant: impl Fn(FileAddr, FileAddr) -> bool) -> Vec<Branch> {
         let mut found = Vec::new();
         let head = &self.text[..self.text.len().saturating_sub(5)];
         for offset in memchr3_iter(0xe8, 0xe9, 0x0f, head) {
@@ -66,7 +67,7 @@ impl<'a> Stretches<'a> {
             let Some(raw) = self.text[offset + operand..].first_chunk::<4>() else { continue };
             let from = self.addr + offset as u64;
             let next = from + operand as u64 + 4;
-            let to = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*raw)));
+            let to = FileAddr(next.0.wrapping_add_signed(i64::from(i32::from_le_bytes(*raw))));
             if self.is_inside(to) && is_meant(to, from) {
                 found.push((to, from));
             }
@@ -77,37 +78,37 @@ impl<'a> Stretches<'a> {
 
     /// Branches into the middle of the stretches in `range` from outside of these, in order; `far` is what [`Self::far`]
     /// found.
-    pub fn branches_into(&self, range: Range<u64>, far: &[Branch]) -> Vec<Branch> {
+    pub fn branches_into(&self, range: Range<FileAddr>, far: &[Branch]) -> Vec<Branch> {
         let first = far.partition_point(|(to, _)| *to < range.start);
         let mut found: Vec<Branch> = far[first..].iter().take_while(|(to, _)| *to < range.end).copied().collect();
-        let around = range.start.saturating_sub(NEAR_MAX)..range.end.saturating_add(NEAR_MAX);
+        let around = FileAddr(range.start.0.saturating_sub(NEAR_MAX))..FileAddr(range.end.0.saturating_add(NEAR_MAX));
         let (from, to) = (self.begun_before(around.start), self.begun_before(around.end));
         found.extend(self.near(&self.starts[from..to]).filter(|(to, _)| range.contains(to)));
         self.real(found)
     }
 
-    fn is_inside(&self, addr: u64) -> bool {
-        addr.wrapping_sub(self.addr) < self.text.len() as u64
+    fn is_inside(&self, addr: FileAddr) -> bool {
+        addr.0.wrapping_sub(self.addr.0) < self.text.len() as u64
     }
 
-    fn begun_before(&self, addr: u64) -> usize {
+    fn begun_before(&self, addr: FileAddr) -> usize {
         self.starts.partition_point(|&start| start < addr)
     }
 
     /// How many stretches begin at or before `addr`: a number for the stretch it lies in.
-    fn number(&self, addr: u64) -> usize {
+    fn number(&self, addr: FileAddr) -> usize {
         self.starts.partition_point(|&start| start <= addr)
     }
 
-    fn leads_between(&self, from: u64, to: u64) -> bool {
+    fn leads_between(&self, from: FileAddr, to: FileAddr) -> bool {
         self.is_inside(to) && self.starts.binary_search(&to).is_err() && self.number(from) != self.number(to)
     }
 
     /// Whatever looks like a branch with a one-byte distance that crosses one of `borders`.
-    fn near(&self, borders: &'a [u64]) -> impl Iterator<Item = Branch> + use<'_, 'a> {
-        let mut done = self.addr;
+    fn near(&self, borders: &'a [FileAddr]) -> impl Iterator<Item = Branch> + use<'_, 'a> {
+        let mut done = self.addr.0;
         borders.iter().flat_map(move |&start| {
-            let window = start.saturating_sub(NEAR_MAX).max(done)..start.saturating_add(NEAR_MAX);
+            let window = start.0.saturating_sub(NEAR_MAX).max(done)..start.0.saturating_add(NEAR_MAX);
             done = window.end;
             self.near_in(window)
         })
@@ -115,9 +116,9 @@ impl<'a> Stretches<'a> {
 
     fn near_in(&self, window: Range<u64>) -> impl Iterator<Item = Branch> + use<'_, 'a> {
         window.filter_map(|from| {
-            let at = from.checked_sub(self.addr)? as usize;
+            let at = from.checked_sub(self.addr.0)? as usize;
             let [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, distance] = *self.text.get(at..at + 2)? else { return None };
-            let to = (from + 2).wrapping_add_signed(i64::from(distance as i8));
+            let (from, to) = (FileAddr(from), FileAddr((from + 2).wrapping_add_signed(i64::from(distance as i8))));
             self.leads_between(from, to).then_some((to, from))
         })
     }
@@ -137,13 +138,13 @@ impl<'a> Stretches<'a> {
     }
 
     /// The same for one stretch. Where the code can't be read, what may be a branch counts as one.
-    fn real_in_stretch(&self, start: u64, group: &[Branch], branches: &mut Vec<Branch>) {
+    fn real_in_stretch(&self, start: FileAddr, group: &[Branch], branches: &mut Vec<Branch>) {
         let code = &self.text[(start - self.addr) as usize..];
-        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+        let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut rest = group;
         while let Some(((to, from), others)) = rest.split_first() {
-            while instruction.next_ip() <= *from || instruction.is_invalid() {
+            while instruction.next_ip() <= from.0 || instruction.is_invalid() {
                 if !decoder.can_decode() {
                     return branches.extend(rest);
                 }
@@ -152,7 +153,7 @@ impl<'a> Stretches<'a> {
                     return branches.extend(rest);
                 }
             }
-            if near_target(&instruction) == Some(*to) {
+            if near_target(&instruction).map(|target| target.0) == Some(to.0) {
                 branches.push((*to, *from));
             }
             rest = others;
@@ -165,8 +166,8 @@ const BLOCK: u64 = 64;
 
 /// Where stretches begin, for many questions.
 struct Table<'a> {
-    addr: u64,
-    starts: &'a [u64],
+    addr: FileAddr,
+    starts: &'a [FileAddr],
     /// How many stretches begin before each block.
     begun: Vec<u32>,
     /// One bit per byte of text: whether a stretch begins there.
@@ -178,26 +179,26 @@ impl<'a> Table<'a> {
         let Stretches { text, addr, starts } = *of;
         let mut begun = Vec::with_capacity(text.len() / BLOCK as usize + 1);
         let mut next = 0;
-        for block in (addr..addr.saturating_add(text.len() as u64)).step_by(BLOCK as usize) {
-            while starts.get(next).is_some_and(|&start| start < block) {
+        for block in (addr.0..addr.0.saturating_add(text.len() as u64)).step_by(BLOCK as usize) {
+            while starts.get(next).is_some_and(|&start| start.0 < block) {
                 next += 1;
             }
             begun.push(next as u32);
         }
         let mut is_start = vec![0; text.len() / 64 + 1];
         for start in starts {
-            let offset = (start - addr) as usize;
+            let offset = (*start - addr) as usize;
             is_start[offset / 64] |= 1 << (offset % 64);
         }
         Table { addr, starts, begun, is_start }
     }
 
-    fn begins_at(&self, addr: u64) -> bool {
+    fn begins_at(&self, addr: FileAddr) -> bool {
         let offset = (addr - self.addr) as usize;
         self.is_start[offset / 64] >> (offset % 64) & 1 != 0
     }
 
-    fn number(&self, addr: u64) -> usize {
+    fn number(&self, addr: FileAddr) -> usize {
         let mut number = self.begun[((addr - self.addr) / BLOCK) as usize] as usize;
         while self.starts.get(number).is_some_and(|&start| start <= addr) {
             number += 1;
@@ -206,7 +207,7 @@ impl<'a> Table<'a> {
     }
 
     /// Both addresses lie in the text.
-    fn leads_between(&self, from: u64, to: u64) -> bool {
+    fn leads_between(&self, from: FileAddr, to: FileAddr) -> bool {
         !self.begins_at(to) && self.number(from) != self.number(to)
     }
 }
@@ -222,13 +223,17 @@ mod tests {
         let mut text = vec![0x90; 0x200];
         let offset = (at - ADDR) as usize;
         text[offset..offset + bytes.len()].copy_from_slice(bytes);
-        let stretches = Stretches::new(&text, ADDR, &[0x800, 0x1000, 0x1100, 0x1180, 0x2000]);
+        let starts = [0x800, 0x1000, 0x1100, 0x1180, 0x2000].map(FileAddr);
+        let stretches = Stretches::new(&text, FileAddr(ADDR), &starts);
         let all = stretches.branches();
         let far = stretches.far();
-        let parts = [0x1000..0x1100, 0x1100..0x1180, 0x1180..0x1200];
-        let asked: Vec<Branch> = parts.into_iter().flat_map(|part| stretches.branches_into(part, &far)).collect();
+        let parts = [(0x1000, 0x1100), (0x1100, 0x1180), (0x1180, 0x1200)];
+        let asked: Vec<Branch> = parts
+            .into_iter()
+            .flat_map(|(start, end)| stretches.branches_into(FileAddr(start)..FileAddr(end), &far))
+            .collect();
         assert_eq!(all, asked, "all at once, and part by part");
-        all
+        all.into_iter().map(|(to, from)| (to.0, from.0)).collect()
     }
 
     #[test]
@@ -257,7 +262,7 @@ mod tests {
 
     #[test]
     fn nothing_to_look_at() {
-        assert_eq!(Stretches::new(&[], ADDR, &[ADDR]).branches(), []);
-        assert_eq!(Stretches::new(&[0xeb], ADDR, &[]).branches(), []);
+        assert_eq!(Stretches::new(&[], FileAddr(ADDR), &[FileAddr(ADDR)]).branches(), []);
+        assert_eq!(Stretches::new(&[0xeb], FileAddr(ADDR), &[]).branches(), []);
     }
 }

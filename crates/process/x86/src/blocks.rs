@@ -9,6 +9,7 @@ use crate::flow::{enter, following};
 use crate::instruction::{Next, Step};
 use crate::loops::{Loop, find_loops};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// A function as a graph of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,9 +30,9 @@ pub struct ControlFlow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Its bytes.
-    pub range: Range<u64>,
+    pub range: Range<ProcAddr>,
     /// Address of its last instruction.
-    pub last: u64,
+    pub last: ProcAddr,
     /// Where control goes from its end, as indices of blocks, each once.
     pub successors: Vec<usize>,
     /// Where control comes from.
@@ -47,11 +48,11 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSite {
     /// Address of the call.
-    pub at: u64,
+    pub at: ProcAddr,
     /// Where the callee returns to.
-    pub return_address: u64,
+    pub return_address: ProcAddr,
     /// The callee, if it is named in the instruction.
-    pub target: Option<u64>,
+    pub target: Option<ProcAddr>,
     /// The block it lies in.
     pub block: usize,
 }
@@ -60,9 +61,9 @@ pub struct CallSite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The last instruction of the block it leaves.
-    pub from: u64,
+    pub from: ProcAddr,
     /// Where it leads.
-    pub to: u64,
+    pub to: ProcAddr,
     /// True if that instruction jumps there; if not, control runs on into it.
     pub is_jump: bool,
 }
@@ -74,7 +75,7 @@ impl ControlFlow {
     }
 
     /// The same, where calls of what `never_returns` names by its address don't come back.
-    pub fn ending_at(analysis: &Analysis, never_returns: &dyn Fn(u64) -> bool) -> ControlFlow {
+    pub fn ending_at(analysis: &Analysis, never_returns: &dyn Fn(ProcAddr) -> bool) -> ControlFlow {
         ControlFlow::of_ended(&analysis.ending_at(never_returns))
     }
 
@@ -94,7 +95,7 @@ impl ControlFlow {
     }
 
     /// The block that holds the byte at `addr`.
-    pub fn block_at(&self, addr: u64) -> Option<usize> {
+    pub fn block_at(&self, addr: ProcAddr) -> Option<usize> {
         let index = self.blocks.partition_point(|block| block.range.start <= addr).checked_sub(1)?;
         self.blocks[index].range.contains(&addr).then_some(index)
     }
@@ -181,7 +182,7 @@ impl ControlFlow {
         }
     }
 
-    fn entered_at(&self, analysis: &Analysis, addr: u64) -> Option<usize> {
+    fn entered_at(&self, analysis: &Analysis, addr: ProcAddr) -> Option<usize> {
         self.block_at(analysis.steps[enter(&analysis.steps, addr)?].at)
     }
 
@@ -285,7 +286,7 @@ fn block_starts(analysis: &Analysis) -> Vec<bool> {
 }
 
 /// Calls `run` with each way on from the instruction at `last`, those out of the function included.
-pub(crate) fn for_each_edge(analysis: &Analysis, last: u64, run: impl FnMut(Edge)) {
+pub(crate) fn for_each_edge(analysis: &Analysis, last: ProcAddr, run: impl FnMut(Edge)) {
     if let Some(index) = analysis.index_of(last) {
         for_each_edge_at(analysis, index, run);
     }

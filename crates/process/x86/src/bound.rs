@@ -16,6 +16,7 @@ use crate::linear::{Comparison, Extension, Linear, State, Value, opposite};
 use crate::{Analysis, FunctionCode, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory};
 use std::collections::{BTreeMap, BTreeSet};
+use trimtab_types::ProcAddr;
 
 /// Where a loop's counter and bound are, and what compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ impl<'a> Pass<'a> {
         let last = self.last.get(&block)?;
         let state = self.after.get(&block)?;
         // The loop goes on where the branch does not lead out.
-        let leaves_if_taken = self.found.exits.iter().any(|exit| exit.from == last.ip() && exit.is_jump);
+        let leaves_if_taken = self.found.exits.iter().any(|exit| exit.from.0 == last.ip() && exit.is_jump);
         let half = state.half(last.condition_code()).filter(|(_, if_taken)| *if_taken != leaves_if_taken);
         let is_one_of_several = half.is_some();
         let (taken, on) = match half {
@@ -252,7 +253,7 @@ impl<'a> Pass<'a> {
 
     /// The test that all of these blocks make.
     fn bound_of(&self, test: Test, blocks: &[usize]) -> LoopBound {
-        let is_other = |from: u64| self.flow.block_at(from).is_none_or(|from| !blocks.contains(&from));
+        let is_other = |from: ProcAddr| self.flow.block_at(from).is_none_or(|from| !blocks.contains(&from));
         let mut calls = self.flow.calls.iter().filter(|call| self.is_inside(call.block));
         LoopBound {
             counter: test.comparison.left,
@@ -297,8 +298,8 @@ pub(crate) fn by_block(
 ) -> Instructions {
     let mut instructions = Instructions::new();
     for_each_instruction(code, |instruction| {
-        let block = flow.block_at(instruction.ip()).filter(|block| is_wanted(*block));
-        if let Some(block) = block.filter(|_| analysis.is_reached(instruction.ip())) {
+        let block = flow.block_at(ProcAddr(instruction.ip())).filter(|block| is_wanted(*block));
+        if let Some(block) = block.filter(|_| analysis.is_reached(ProcAddr(instruction.ip()))) {
             instructions.entry(block).or_default().push(*instruction);
         }
     });

@@ -6,6 +6,7 @@
 //! Next: `relocate`, which uses this.
 
 use iced_x86::{Instruction, OpKind, Register};
+use trimtab_types::ProcAddr;
 
 /// Bytes before the jump to the callee.
 pub(crate) const CALL_OVERHEAD: u64 = 21;
@@ -27,8 +28,8 @@ const LOWEST: u8 = 0b0000_0111;
 const PUSHED: i32 = 8;
 
 /// Puts the original return address on the stack.
-pub(crate) fn push_return_address(return_address: u64, out: &mut Vec<u8>) {
-    let bytes = return_address.to_le_bytes();
+pub(crate) fn push_return_address(return_address: ProcAddr, out: &mut Vec<u8>) {
+    let bytes = return_address.0.to_le_bytes();
     out.extend(CALL_OVER_BREAKPOINT);
     out.extend(STORE_LOW);
     out.extend(&bytes[..4]);
@@ -107,6 +108,7 @@ fn opcode_at(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use crate::relocate;
+    use trimtab_types::ProcAddr;
 
     /// Moved from 0x1000 to 0x9000; what follows the return address.
     #[test]
@@ -123,7 +125,7 @@ mod tests {
             ("thread_local", &[0x64, 0xff, 0x14, 0x25, 0x10, 0, 0, 0], &[0x64, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]),
         ];
         for (name, call, jump) in rows {
-            let moved = relocate(call, 0x1000, 0x9000).expect("calls can be moved").bytes;
+            let moved = relocate(call, ProcAddr(0x1000), ProcAddr(0x9000)).expect("calls can be moved").bytes;
             let (pushed, rest) = moved.split_at(super::CALL_OVERHEAD as usize);
             let return_address = [&pushed[9..13], &pushed[17..21]].concat();
             assert_eq!(return_address, (0x1000 + call.len() as u64).to_le_bytes(), "{name}");

@@ -16,18 +16,18 @@ use trimtab_types::ProcAddr;
 
 /// A patch that only frees bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carrier {
+pub struct Carrier<A = ProcAddr> {
     /// Exactly the bytes of the near jump to its island.
-    pub overwritten: Range<u64>,
+    pub overwritten: Range<A>,
     /// Whole instructions that run in the island instead.
-    pub displaced: Range<u64>,
+    pub displaced: Range<A>,
     /// Where the island jumps back to; none if the displaced instructions never run on, or end in a call.
-    pub resume: Option<u64>,
+    pub resume: Option<A>,
 }
 
 impl Carrier {
     /// Every byte that is overwritten or taken out of use.
-    pub fn covered(&self) -> Range<u64> {
+    pub fn covered(&self) -> Range<ProcAddr> {
         self.displaced.clone()
     }
 }
@@ -37,20 +37,20 @@ impl Carrier {
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`.
 pub fn build_carrier(carrier: &Carrier, original: &[u8], at: ProcAddr) -> Result<Island, Refusal> {
-    let moved = relocate(original, carrier.displaced.start, at.0)?;
+    let moved = relocate(original, carrier.displaced.start, at)?;
     let mut bytes = moved.bytes;
     if let Some(resume) = carrier.resume {
-        bytes.extend(encode_near_jump(at.0 + bytes.len() as u64, resume)?);
+        bytes.extend(encode_near_jump(at + bytes.len() as u64, resume)?);
     }
-    Ok(Island::new(bytes, 0, moved.offsets.clone(), moved.offsets))
+    Ok(Island { bytes, entry: 0, moves: moved.offsets.clone(), copies: moved.offsets })
 }
 
 /// The carriers of one function.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carriers {
-    made: Vec<(Carrier, Range<u64>)>,
+    made: Vec<(Carrier, Range<ProcAddr>)>,
     /// Backward branches as (to, from), once they are needed: whatever lies between is passed repeatedly.
-    loops: Option<Vec<(u64, u64)>>,
+    loops: Option<Vec<(ProcAddr, ProcAddr)>>,
 }
 
 /// Bytes that a carrier displaces at most; enough for three springboards.
@@ -61,13 +61,13 @@ const REACH: (u64, u64) = (128, 127);
 /// A carrier that would do, and what it costs: loops around it, a displaced call, a jump back, bytes.
 struct Candidate {
     cost: (usize, bool, bool, u64),
-    via: u64,
+    via: ProcAddr,
     carrier: Carrier,
 }
 
 impl Carriers {
     /// True if no carrier displaces any of these bytes.
-    pub(crate) fn leave_alone(&self, range: &Range<u64>) -> bool {
+    pub(crate) fn leave_alone(&self, range: &Range<ProcAddr>) -> bool {
         !self.made.iter().any(|(carrier, _)| overlap(&carrier.displaced, range))
     }
 
@@ -75,11 +75,12 @@ impl Carriers {
     pub(crate) fn springboard(
         &mut self,
         planner: &Planner<'_>,
-        from: u64,
-        taken: &[Range<u64>],
-    ) -> Option<(u64, Carrier)> {
-        let after = from.wrapping_add(SHORT_JUMP_LEN);
+        from: ProcAddr,
+        taken: &[Range<ProcAddr>],
+    ) -> Option<(ProcAddr, Carrier)> {
+        let after = from.0.wrapping_add(SHORT_JUMP_LEN);
         let window = after.saturating_sub(REACH.0)..after.saturating_add(REACH.1 + NEAR_JUMP_LEN);
+        let window = ProcAddr(window.start)..ProcAddr(window.end);
         for (carrier, free) in &mut self.made {
             if let Some(via) = first_fit(free.start.max(window.start)..free.end.min(window.end)) {
                 free.start = via + NEAR_JUMP_LEN;
@@ -96,9 +97,14 @@ impl Carriers {
         Some((best.via, best.carrier))
     }
 
-    fn candidates(&mut self, planner: &Planner<'_>, window: &Range<u64>, taken: &[Range<u64>]) -> Vec<Candidate> {
+    fn candidates(
+        &mut self,
+        planner: &Planner<'_>,
+        window: &Range<ProcAddr>,
+        taken: &[Range<ProcAddr>],
+    ) -> Vec<Candidate> {
         let steps = &planner.analysis.steps;
-        let first = steps.partition_point(|step| step.at < window.start.saturating_sub(DISPLACED_MAX));
+        let first = steps.partition_point(|step| step.at.0 < window.start.0.saturating_sub(DISPLACED_MAX));
         let near = steps[first..].iter().take_while(|step| step.at < window.end);
         let found: Vec<Candidate> =
             (first..first + near.count()).filter_map(|index| self.candidate(planner, index, window, taken)).collect();
@@ -110,8 +116,8 @@ impl Carriers {
         &mut self,
         planner: &Planner<'_>,
         index: usize,
-        window: &Range<u64>,
-        taken: &[Range<u64>],
+        window: &Range<ProcAddr>,
+        taken: &[Range<ProcAddr>],
     ) -> Option<Candidate> {
         let analysis = planner.analysis;
         let start = analysis.steps[index].at;
@@ -145,7 +151,7 @@ impl Carriers {
         None
     }
 
-    fn loops_around(&mut self, planner: &Planner<'_>, addr: u64) -> usize {
+    fn loops_around(&mut self, planner: &Planner<'_>, addr: ProcAddr) -> usize {
         let loops = self.loops.get_or_insert_with(|| {
             let back = planner.analysis.steps.iter().filter_map(|step| match step.next() {
                 Next::Branch(target) | Next::Jump(target) if target <= step.at => Some((target, step.at)),
@@ -157,10 +163,10 @@ impl Carriers {
     }
 }
 
-fn leaves_alone(taken: &[Range<u64>], range: &Range<u64>) -> bool {
+fn leaves_alone(taken: &[Range<ProcAddr>], range: &Range<ProcAddr>) -> bool {
     !taken.iter().any(|other| overlap(other, range))
 }
 
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+fn overlap(one: &Range<ProcAddr>, other: &Range<ProcAddr>) -> bool {
     one.start < other.end && other.start < one.end
 }

@@ -13,6 +13,7 @@ use crate::linear::{Linear, ReadablePlace, State, Value};
 use crate::{CallSite, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
+use trimtab_types::ProcAddr;
 
 const RBP: u8 = 5;
 
@@ -132,8 +133,8 @@ impl Look<'_> {
         let of_body = |call: &&CallSite| body.may_have(self.surroundings.source(call.at).as_ref());
         let outside = self.flow.calls.iter().filter(|call| !self.is_inside(call.block) && around.contains(&call.block));
         let outside: Vec<&CallSite> = outside.filter(of_body).collect();
-        let targets: BTreeSet<Option<u64>> = outside.iter().map(|call| call.target).collect();
-        let is_own_call = |target: &u64| !targets.contains(&Some(*target));
+        let targets: BTreeSet<Option<ProcAddr>> = outside.iter().map(|call| call.target).collect();
+        let is_own_call = |target: &ProcAddr| !targets.contains(&Some(*target));
         !self.always_called().iter().any(is_own_call)
             || self.is_split(&around, &of_body)
             || self.is_begun_or_ended_outside(&body, &before)
@@ -163,7 +164,7 @@ impl Look<'_> {
             // A loop with the test in its head.
             return false;
         }
-        let at = |address: u64| {
+        let at = |address: ProcAddr| {
             let source = self.surroundings.source(address).filter(|source| body.is_beside(source))?;
             Some((source.position.line, source.position.column))
         };
@@ -185,7 +186,7 @@ impl Look<'_> {
     /// The loop's body in the source.
     fn body(&self) -> Body {
         let calls = self.flow.calls.iter().filter(|call| self.is_inside(call.block)).map(|call| call.at);
-        let tests: Vec<u64> = self.tests.iter().map(|block| self.flow.blocks[*block].last).collect();
+        let tests: Vec<ProcAddr> = self.tests.iter().map(|block| self.flow.blocks[*block].last).collect();
         let tests: Option<Vec<Source>> = tests.into_iter().map(|at| self.surroundings.source(at)).collect();
         let calls: Option<Vec<Source>> = calls.map(|at| self.surroundings.source(at)).collect();
         let (Some(tests), Some(calls)) = (tests, calls) else { return Body::Unknown };
@@ -231,10 +232,10 @@ impl Look<'_> {
     }
 
     /// Functions that every pass calls, on whichever way.
-    fn always_called(&self) -> BTreeSet<u64> {
+    fn always_called(&self) -> BTreeSet<ProcAddr> {
         let own = || self.flow.calls.iter().filter(|call| self.is_inside(call.block));
-        let targets: BTreeSet<u64> = own().filter_map(|call| call.target).collect();
-        let is_always = |target: &u64| {
+        let targets: BTreeSet<ProcAddr> = own().filter_map(|call| call.target).collect();
+        let is_always = |target: &ProcAddr| {
             let calls = own().filter(|call| call.target == Some(*target));
             self.pass.goes_through(&calls.map(|call| self.block_or_loop(call.block)).collect::<Vec<usize>>())
         };

@@ -12,6 +12,7 @@ use crate::{
     Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, PatchSite, Refusal, SHORT_JUMP_LEN, Springboards,
 };
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 type SeenExit = (Exit, Result<PatchSite, Refusal>);
 
@@ -28,8 +29,8 @@ const EDGES_MAX: usize = 16;
 pub fn way_site(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
-    from: u64,
-    to: u64,
+    from: ProcAddr,
+    to: ProcAddr,
     springboards: &mut Springboards,
 ) -> Result<PatchSite, Refusal> {
     let planner = Planner { code, analysis };
@@ -51,7 +52,7 @@ pub fn way_site(
 
 /// Replaces each refused exit by the ways that lead to it, where all of them can be patched.
 pub(crate) fn replace_refused(room: &mut Room<'_>, entry: &mut Result<PatchSite, Refusal>, exits: &mut Vec<SeenExit>) {
-    let mut taken: Vec<Range<u64>> = Vec::new();
+    let mut taken: Vec<Range<ProcAddr>> = Vec::new();
     let sites = exits.iter().map(|(_, site)| site).chain([&*entry]);
     taken.extend(sites.flatten().map(PatchSite::covered));
     let refused: Vec<Exit> = exits.iter().filter(|(_, site)| site.is_err()).map(|(exit, _)| *exit).collect();
@@ -93,7 +94,7 @@ fn incoming(analysis: &Analysis, exit: &Exit) -> Option<Vec<Exit>> {
     (!edges.is_empty()).then_some(edges)
 }
 
-fn edge_kind(step: &Step, target: u64) -> Option<ExitKind> {
+fn edge_kind(step: &Step, target: ProcAddr) -> Option<ExitKind> {
     match step.next() {
         Next::Branch(to) if to == target => Some(ExitKind::ConditionalTailJump { target }),
         Next::Jump(to) if to == target => Some(ExitKind::TailJump { target }),
@@ -113,7 +114,7 @@ fn sites_of(
     room: &mut Room<'_>,
     edges: &[Exit],
     whole: Option<&PatchSite>,
-    taken: &[Range<u64>],
+    taken: &[Range<ProcAddr>],
 ) -> Option<Vec<SeenExit>> {
     let mut taken = taken.to_vec();
     let mut seen: Vec<(Exit, PatchSite)> = Vec::new();
@@ -142,7 +143,7 @@ fn sites_of(
     Some(seen.into_iter().map(|(edge, site)| (edge, Ok(site))).collect())
 }
 
-fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u64>]) -> Option<PatchSite> {
+fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<ProcAddr>]) -> Option<PatchSite> {
     let planner = room.planner;
     let last = last_step(planner.analysis, edge)?;
     if taken.iter().any(|range| range.start < last.end() && last.at < range.end) {
@@ -151,7 +152,7 @@ fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u6
     // Neither another patch nor another edge may be displaced along with this one.
     let others = edges.iter().filter(|other| other.at < last.at).map(Exit::end);
     let floor = taken.iter().map(|range| range.end).filter(|&end| end <= last.at).chain(others).max();
-    let (starts, _) = planner.starts_before(&last, floor.unwrap_or(0));
+    let (starts, _) = planner.starts_before(&last, floor.unwrap_or_default());
     let shapes = |jump_len| {
         let mut shapes = planner.exit_shapes(&last, &starts, jump_len);
         shapes.retain(|shape| shape.overwritten().end <= last.end());

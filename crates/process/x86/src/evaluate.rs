@@ -8,6 +8,7 @@
 //! Next: `trimtab-track`, which asks libraries so how far a process is.
 
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use trimtab_types::ProcAddr;
 
 /// Instructions that are followed at most.
 const STEPS_MAX: usize = 4096;
@@ -28,12 +29,12 @@ const INSTRUCTION_BYTES_MAX: usize = 15;
 const PAGE_BYTES: u64 = crate::PAGE_BYTES;
 
 /// Reads so many bytes of the process at an address, all of them or nothing.
-pub type ReadBytes<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
+pub type ReadBytes<'a> = &'a dyn Fn(ProcAddr, usize) -> Option<Vec<u8>>;
 
 /// The value that `int f(int *cell)` at `entry` puts into its cell if it is called now, provided that it then returns 0; `None` if
 /// that can't be told.
-pub fn evaluate_cell(read: ReadBytes, entry: u64) -> Option<u32> {
-    let mut machine = Machine::new(read, entry);
+pub fn evaluate_cell(read: ReadBytes, entry: ProcAddr) -> Option<u32> {
+    let mut machine = Machine::new(read, entry.0);
     for _ in 0..STEPS_MAX {
         if machine.at == CALLER {
             return machine.answer();
@@ -99,8 +100,8 @@ impl<'a> Machine<'a> {
 
     fn fetch(&self) -> Option<Instruction> {
         let to_page_end = (PAGE_BYTES - self.at % PAGE_BYTES) as usize;
-        let bytes = (self.read)(self.at, INSTRUCTION_BYTES_MAX)
-            .or_else(|| (self.read)(self.at, to_page_end.min(INSTRUCTION_BYTES_MAX)))?;
+        let bytes = (self.read)(ProcAddr(self.at), INSTRUCTION_BYTES_MAX)
+            .or_else(|| (self.read)(ProcAddr(self.at), to_page_end.min(INSTRUCTION_BYTES_MAX)))?;
         let instruction = Decoder::with_ip(64, &bytes, self.at, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
@@ -258,7 +259,7 @@ impl<'a> Machine<'a> {
         let part = bytes.get_mut(..size)?;
         match own_range(address, size) {
             Some(range) => part.copy_from_slice(self.own.get(range)?),
-            None => part.copy_from_slice((self.read)(address, size)?.get(..size)?),
+            None => part.copy_from_slice((self.read)(ProcAddr(address), size)?.get(..size)?),
         }
         Some(u64::from_le_bytes(bytes))
     }
@@ -346,16 +347,16 @@ mod tests {
         let mut code = CodeAssembler::new(64).expect("64 bits");
         write(&mut code);
         let code = code.assemble(CODE).expect("code");
-        let memory = move |address: u64, length: usize| {
+        let memory = move |address: ProcAddr, length: usize| {
             let part = |start: u64, bytes: &[u8]| {
-                let from = usize::try_from(address.checked_sub(start)?).ok()?;
+                let from = usize::try_from(address.0.checked_sub(start)?).ok()?;
                 bytes.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
             };
             let mut padded = code.clone();
             padded.resize(PAGE_BYTES as usize, 0xcc);
             part(CODE, &padded).or_else(|| part(STATE, &state.to_le_bytes()))
         };
-        evaluate_cell(&memory, CODE)
+        evaluate_cell(&memory, ProcAddr(CODE))
     }
 
     fn mpich(code: &mut CodeAssembler) {
@@ -427,11 +428,11 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_code_is_survived(code in proptest::collection::vec(proptest::num::u8::ANY, 1..200)) {
-            let read = |address: u64, length: usize| {
-                let from = usize::try_from(address.checked_sub(CODE)?).ok()?;
+            let read = |address: ProcAddr, length: usize| {
+                let from = usize::try_from(address.0.checked_sub(CODE)?).ok()?;
                 code.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
             };
-            let _ = evaluate_cell(&read, CODE);
+            let _ = evaluate_cell(&read, ProcAddr(CODE));
         }
     }
 }

@@ -14,6 +14,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
     UsedMemory,
 };
+use trimtab_types::ProcAddr;
 
 /// Tells the instructions of one function that may fault.
 pub(crate) struct Faults {
@@ -24,9 +25,9 @@ pub(crate) struct Faults {
 
 /// True if any of these instructions, which lie at `address`, may fault or calls. Nothing is known of the function
 /// around them.
-pub fn may_fault_in(bytes: &[u8], address: u64) -> bool {
+pub fn may_fault_in(bytes: &[u8], address: ProcAddr) -> bool {
     let mut faults = Faults { info: InstructionInfoFactory::new(), has_frame_pointer: false };
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
     decoder.iter().any(|instruction| faults.may_fault(&instruction))
 }
 
@@ -97,7 +98,7 @@ impl FramePointer {
     }
 
     fn pass(&mut self, code: &FunctionCode<'_>, instruction: &Instruction, info: &mut InstructionInfoFactory) {
-        let is_first = instruction.ip() == code.entry;
+        let is_first = instruction.ip() == code.entry.0;
         let is_next = is_first || (self.next != 0 && instruction.ip() == self.next);
         self.next = 0;
         let is_push = instruction.mnemonic() == Mnemonic::Push && instruction.op0_register() == Register::RBP;
@@ -329,8 +330,8 @@ mod tests {
 
     fn may_fault(before: &[u8], bytes: &[u8]) -> bool {
         let whole = [before, bytes].concat();
-        let ranges = vec![CodeRange { addr: 0x1000, bytes: &whole, after: &[] }];
-        let code = FunctionCode { entry: 0x1000, ranges, ..FunctionCode::default() };
+        let ranges = vec![CodeRange { addr: ProcAddr(0x1000), bytes: &whole, after: &[] }];
+        let code = FunctionCode { entry: ProcAddr(0x1000), ranges, ..FunctionCode::default() };
         let at = 0x1000 + before.len() as u64;
         let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
         Faults::of(&code).may_fault(&decoder.decode())

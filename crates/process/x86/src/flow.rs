@@ -7,6 +7,7 @@ use crate::instruction::{Next, Step, for_each_instruction};
 use crate::{FunctionCode, Refusal};
 use iced_x86::Instruction;
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 
 /// Instructions of a function and the edges known so far.
 pub(crate) struct Graph {
@@ -15,7 +16,7 @@ pub(crate) struct Graph {
     pub(crate) decoded: Vec<Instruction>,
     pub(crate) reached: Vec<bool>,
     /// Where each followed indirect jump (by index) leads inside the function, in order.
-    pub(crate) table_targets: BTreeMap<usize, Vec<u64>>,
+    pub(crate) table_targets: BTreeMap<usize, Vec<ProcAddr>>,
 }
 
 impl Graph {
@@ -33,12 +34,12 @@ impl Graph {
     }
 
     /// The instruction that begins at `addr`.
-    pub(crate) fn index_of(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn index_of(&self, addr: ProcAddr) -> Option<usize> {
         self.steps.binary_search_by_key(&addr, |step| step.at).ok()
     }
 
     /// The instruction that control enters at `addr`, which may be the one behind a skipped `lock` prefix.
-    pub(crate) fn enter(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn enter(&self, addr: ProcAddr) -> Option<usize> {
         enter(&self.steps, addr)
     }
 
@@ -54,9 +55,9 @@ impl Graph {
     pub(crate) fn explore(
         &mut self,
         code: &FunctionCode<'_>,
-        roots: impl IntoIterator<Item = u64>,
+        roots: impl IntoIterator<Item = ProcAddr>,
     ) -> Result<(), Refusal> {
-        let mut work: Vec<u64> = roots.into_iter().collect();
+        let mut work: Vec<ProcAddr> = roots.into_iter().collect();
         while let Some(addr) = work.pop() {
             if !code.contains(addr) {
                 continue;
@@ -76,7 +77,7 @@ impl Graph {
     }
 
     /// Calls `run` with each place the instruction may jump to, directly or by a followed table.
-    pub(crate) fn for_each_target(&self, index: usize, mut run: impl FnMut(u64)) {
+    pub(crate) fn for_each_target(&self, index: usize, mut run: impl FnMut(ProcAddr)) {
         match self.steps[index].next() {
             Next::Branch(target) | Next::Jump(target) => run(target),
             Next::IndirectJump => self.table_targets.get(&index).into_iter().flatten().copied().for_each(run),
@@ -85,7 +86,7 @@ impl Graph {
     }
 
     /// Every address inside that a direct branch leads to.
-    pub(crate) fn direct_targets(&self, code: &FunctionCode<'_>) -> Vec<u64> {
+    pub(crate) fn direct_targets(&self, code: &FunctionCode<'_>) -> Vec<ProcAddr> {
         let targets = self.steps.iter().filter_map(|step| match step.next() {
             Next::Branch(target) | Next::Jump(target) => Some(target),
             _ => None,
@@ -94,8 +95,8 @@ impl Graph {
     }
 
     /// Every address inside that a table, a call or a return from a call leads to.
-    pub(crate) fn open_targets(&self, code: &FunctionCode<'_>) -> Vec<u64> {
-        let mut targets: Vec<u64> = self.table_targets.values().flatten().copied().collect();
+    pub(crate) fn open_targets(&self, code: &FunctionCode<'_>) -> Vec<ProcAddr> {
+        let mut targets: Vec<ProcAddr> = self.table_targets.values().flatten().copied().collect();
         for step in &self.steps {
             if let Next::Call(target) = step.next() {
                 targets.push(step.end());
@@ -108,7 +109,7 @@ impl Graph {
 }
 
 /// The instruction that control enters at `addr`, which may be the one behind a skipped `lock` prefix.
-pub(crate) fn enter(steps: &[Step], addr: u64) -> Option<usize> {
+pub(crate) fn enter(steps: &[Step], addr: ProcAddr) -> Option<usize> {
     match steps.binary_search_by_key(&addr, |step| step.at) {
         Ok(index) => Some(index),
         Err(0) => None,

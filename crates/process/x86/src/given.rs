@@ -13,12 +13,13 @@ use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use std::collections::BTreeSet;
+use trimtab_types::ProcAddr;
 
 /// The values that one argument of a call may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenAddresses {
     /// Constant addresses, in order, each once.
-    pub addresses: Vec<u64>,
+    pub addresses: Vec<ProcAddr>,
     /// True if on some way to the call it is none of these.
     pub has_others: bool,
 }
@@ -29,13 +30,13 @@ pub fn given_addresses(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     flow: &ControlFlow,
-    call: u64,
+    call: ProcAddr,
     argument: usize,
 ) -> Option<GivenAddresses> {
     let register = *ARGUMENTS.get(argument)?;
     let block = flow.block_at(call)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
-    let before = instructions.get(&block)?.iter().position(|one| one.ip() == call)?;
+    let before = instructions.get(&block)?.iter().position(|one| one.ip() == call.0)?;
     let mut search = Search { flow, instructions, seen: BTreeSet::new(), found: BTreeSet::new(), has_others: false };
     search.run(block, before, register);
     Some(GivenAddresses { addresses: search.found.into_iter().collect(), has_others: search.has_others })
@@ -46,7 +47,7 @@ struct Search<'a> {
     instructions: Instructions,
     /// Blocks whose ends were looked at, with the register.
     seen: BTreeSet<(usize, u8)>,
-    found: BTreeSet<u64>,
+    found: BTreeSet<ProcAddr>,
     has_others: bool,
 }
 
@@ -86,7 +87,7 @@ impl Search<'_> {
                 None => {}
                 Some(Source::Copy(other)) => register = other,
                 Some(Source::Constant(value)) => {
-                    self.found.insert(value);
+                    self.found.insert(ProcAddr(value));
                     return None;
                 }
                 Some(Source::Other) => {

@@ -16,6 +16,7 @@ use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// Blocks of a function beyond which its beginning is not followed.
 const BLOCKS_MAX: usize = 3000;
@@ -66,25 +67,25 @@ pub trait Surroundings {
 
     /// True if the function that is called there may write to these bytes, counted from the address that it is given
     /// in a register, by its number. `None`: its code is not known.
-    fn writes(&self, _target: u64, _register: u8, _bytes: Range<i64>) -> Option<bool> {
+    fn writes(&self, _target: ProcAddr, _register: u8, _bytes: Range<i64>) -> Option<bool> {
         None
     }
 
     /// The addresses of the variable that these bytes belong to, if nothing that runs while the loop does writes to it,
     /// the loop's own code aside.
-    fn variable(&self, _address: u64, _bytes: u32) -> Option<Range<u64>> {
+    fn variable(&self, _address: ProcAddr, _bytes: u32) -> Option<Range<ProcAddr>> {
         None
     }
 
     /// True if the function that is called there may return a second time, as `setjmp`.
-    fn returns_twice(&self, _target: u64) -> bool {
+    fn returns_twice(&self, _target: ProcAddr) -> bool {
         false
     }
 
     /// If the function that is called there leaves these bytes alone, counted from the address that it is given in a
     /// register, and keeps no address of them or below: the relation of its result to that address. All of its code is
     /// known, and of what it calls with one.
-    fn leaves_alone(&self, _target: u64, _register: u8, _about: (Range<i64>, Care)) -> Option<Returned> {
+    fn leaves_alone(&self, _target: ProcAddr, _register: u8, _about: (Range<i64>, Care)) -> Option<Returned> {
         None
     }
 
@@ -95,12 +96,12 @@ pub trait Surroundings {
     }
 
     /// Where in the source the instruction at an address is from, if debugging information tells all of it.
-    fn source(&self, _at: u64) -> Option<Source> {
+    fn source(&self, _at: ProcAddr) -> Option<Source> {
         None
     }
 
     /// The name of the function of another module that is called there; `None`: it lies in this one, or that is not known.
-    fn imported(&self, _target: u64) -> Option<String> {
+    fn imported(&self, _target: ProcAddr) -> Option<String> {
         None
     }
 }
@@ -159,7 +160,7 @@ pub fn how_far(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     (flow, found): (&ControlFlow, &Loop),
-    site: u64,
+    site: ProcAddr,
     surroundings: &dyn Surroundings,
 ) -> Result<HowFar, Unsure> {
     if !flow.is_complete {
@@ -193,7 +194,7 @@ pub fn how_far(
 }
 
 /// The values known before and behind each block, whichever way the function comes there; nothing if it is too large.
-fn whole((entry, start): (u64, State), flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
+fn whole((entry, start): (ProcAddr, State), flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
     let Some(entry) = flow.block_at(entry).filter(|_| flow.blocks.len() <= BLOCKS_MAX) else {
         return (States::new(), States::new());
     };
@@ -290,7 +291,7 @@ struct Failures<'a> {
 
 impl Failures<'_> {
     /// True if whatever comes behind an address ends in a call that says that something went wrong.
-    fn is_one(&self, address: u64) -> bool {
+    fn is_one(&self, address: ProcAddr) -> bool {
         let Some(block) = self.flow.block_at(address) else { return false };
         let (mut known, mut work) = (BTreeSet::from([block]), vec![block]);
         while let Some(block) = work.pop() {
@@ -309,7 +310,7 @@ impl Failures<'_> {
     fn ends_so(&self, block: usize) -> bool {
         let last = self.instructions.get(&block).and_then(|all| all.last());
         let name = last.filter(|last| last.is_call_near()).and_then(|last| {
-            let name = self.surroundings.imported(last.near_branch_target())?;
+            let name = self.surroundings.imported(ProcAddr(last.near_branch_target()))?;
             Some(name.split('@').next()?.to_owned())
         });
         name.is_some_and(|name| {
@@ -330,7 +331,7 @@ pub(crate) struct Look<'a> {
     /// The values known before and behind each block of the function, in terms of those when it began.
     pub(crate) whole: (States, States),
     pub(crate) surroundings: &'a dyn Surroundings,
-    entry: u64,
+    entry: ProcAddr,
 }
 
 impl Look<'_> {
@@ -468,10 +469,10 @@ impl Look<'_> {
     }
 
     /// The state right before an instruction of the loop.
-    fn state_at(&self, address: u64) -> Option<State> {
+    fn state_at(&self, address: ProcAddr) -> Option<State> {
         let mut found = None;
         self.walk(|_, one, state| {
-            if one.ip() == address {
+            if one.ip() == address.0 {
                 found = Some(state.clone());
             }
         });

@@ -9,11 +9,12 @@ use crate::answers::{FlagUse, Scratch, computed_into};
 use crate::call::IndirectCall;
 use crate::faults::Faults;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use trimtab_types::ProcAddr;
 
 /// The facts of one instruction that the rest of the crate needs. Functions have many of them, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    pub(crate) at: u64,
+    pub(crate) at: ProcAddr,
     /// The operand that `flow` needs: a target, or the bytes a return pops.
     operand: u64,
     pub(crate) len: u8,
@@ -50,11 +51,11 @@ pub(crate) enum Next {
     /// On to the next instruction.
     Sequential,
     /// Into a call and back to the next instruction; the target if direct.
-    Call(Option<u64>),
+    Call(Option<ProcAddr>),
     /// Either on or to the target.
-    Branch(u64),
+    Branch(ProcAddr),
     /// To the target.
-    Jump(u64),
+    Jump(ProcAddr),
     /// To an address in a register or in memory.
     IndirectJump,
     /// To the caller, popping this many more bytes.
@@ -109,18 +110,18 @@ impl Fixed {
 }
 
 impl Step {
-    pub(crate) fn end(&self) -> u64 {
-        self.at.wrapping_add(u64::from(self.len))
+    pub(crate) fn end(&self) -> ProcAddr {
+        ProcAddr(self.at.0.wrapping_add(u64::from(self.len)))
     }
 
     /// Where control goes next.
     pub(crate) fn next(&self) -> Next {
         match self.flow {
             Flow::Sequential => Next::Sequential,
-            Flow::DirectCall => Next::Call(Some(self.operand)),
+            Flow::DirectCall => Next::Call(Some(ProcAddr(self.operand))),
             Flow::IndirectCall => Next::Call(None),
-            Flow::Branch => Next::Branch(self.operand),
-            Flow::Jump => Next::Jump(self.operand),
+            Flow::Branch => Next::Branch(ProcAddr(self.operand)),
+            Flow::Jump => Next::Jump(ProcAddr(self.operand)),
             Flow::IndirectJump => Next::IndirectJump,
             Flow::Return => Next::Return(self.operand as u16),
             Flow::Stop => Next::Stop,
@@ -144,9 +145,9 @@ impl Step {
 pub(crate) struct Decoded {
     pub(crate) steps: Vec<Step>,
     /// Operands of `lea` and immediates.
-    pub(crate) named: Vec<u64>,
+    pub(crate) named: Vec<ProcAddr>,
     /// Memory read or written at a fixed address.
-    pub(crate) touched: Vec<u64>,
+    pub(crate) touched: Vec<ProcAddr>,
 }
 
 /// Average length of an instruction, rounded down, to guess how many there are.
@@ -164,10 +165,10 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
             step.fixed = step.fixed.or(Some(Fixed::MayFault));
         }
         decoded.steps.push(step);
-        if let Some(address) = named_address(instruction).filter(|&address| code.contains(address)) {
+        if let Some(address) = named_address(instruction).map(ProcAddr).filter(|&address| code.contains(address)) {
             decoded.named.push(address);
         }
-        if let Some(address) = touched_address(instruction).filter(|&address| code.contains(address)) {
+        if let Some(address) = touched_address(instruction).map(ProcAddr).filter(|&address| code.contains(address)) {
             decoded.touched.push(address);
         }
     });
@@ -190,13 +191,13 @@ pub(crate) fn for_each_instruction(code: &FunctionCode<'_>, mut run: impl FnMut(
     ranges.sort_by_key(|range| range.addr);
     let mut instruction = Instruction::default();
     for range in &ranges {
-        let mut decoder = Decoder::with_ip(64, range.bytes, range.addr, DecoderOptions::NONE);
+        let mut decoder = Decoder::with_ip(64, range.bytes, range.addr.0, DecoderOptions::NONE);
         while decoder.can_decode() {
             let position = decoder.position();
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 instruction.set_len(1);
-                resume_after(&mut decoder, position + 1, range.addr);
+                resume_after(&mut decoder, position + 1, range.addr.0);
             }
             run(&instruction);
         }
@@ -205,14 +206,14 @@ pub(crate) fn for_each_instruction(code: &FunctionCode<'_>, mut run: impl FnMut(
 
 /// Every direct branch and call in `bytes`, which lie at `addr`, as (from, to). Slow for whole programs; see
 /// [`crate::Stretches`].
-pub fn direct_branches(bytes: &[u8], addr: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-    let decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
-    decoder.into_iter().filter_map(|instruction| Some((instruction.ip(), near_target(&instruction)?)))
+pub fn direct_branches(bytes: &[u8], addr: ProcAddr) -> impl Iterator<Item = (ProcAddr, ProcAddr)> + '_ {
+    let decoder = Decoder::with_ip(64, bytes, addr.0, DecoderOptions::NONE);
+    decoder.into_iter().filter_map(|instruction| Some((ProcAddr(instruction.ip()), near_target(&instruction)?)))
 }
 
 /// Lengths of the filler instructions that `bytes` begins with.
-pub(crate) fn filler_len(bytes: &[u8], addr: u64) -> usize {
-    let mut decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
+pub(crate) fn filler_len(bytes: &[u8], addr: ProcAddr) -> usize {
+    let mut decoder = Decoder::with_ip(64, bytes, addr.0, DecoderOptions::NONE);
     let mut len = 0;
     while decoder.can_decode() {
         let instruction = decoder.decode();
@@ -241,8 +242,8 @@ pub(crate) fn is_filler(instruction: &Instruction) -> bool {
 }
 
 /// The direct target of a near branch.
-pub(crate) fn near_target(instruction: &Instruction) -> Option<u64> {
-    matches!(instruction.op0_kind(), OpKind::NearBranch64).then(|| instruction.near_branch64())
+pub(crate) fn near_target(instruction: &Instruction) -> Option<ProcAddr> {
+    matches!(instruction.op0_kind(), OpKind::NearBranch64).then(|| ProcAddr(instruction.near_branch64()))
 }
 
 fn resume_after(decoder: &mut Decoder<'_>, position: usize, range_addr: u64) {
@@ -256,17 +257,17 @@ fn step(instruction: &Instruction) -> Step {
     let next = next(instruction);
     let (flow, operand) = match next {
         Next::Sequential => (Flow::Sequential, 0),
-        Next::Call(Some(target)) => (Flow::DirectCall, target),
+        Next::Call(Some(target)) => (Flow::DirectCall, target.0),
         Next::Call(None) => (Flow::IndirectCall, 0),
-        Next::Branch(target) => (Flow::Branch, target),
-        Next::Jump(target) => (Flow::Jump, target),
+        Next::Branch(target) => (Flow::Branch, target.0),
+        Next::Jump(target) => (Flow::Jump, target.0),
         Next::IndirectJump => (Flow::IndirectJump, 0),
         Next::Return(pop) => (Flow::Return, pop.into()),
         Next::Stop => (Flow::Stop, 0),
         Next::Invalid => (Flow::Invalid, 0),
     };
     Step {
-        at: instruction.ip(),
+        at: ProcAddr(instruction.ip()),
         operand,
         len: instruction.len() as u8,
         flow,
@@ -366,6 +367,6 @@ fn fixed_memory(instruction: &Instruction) -> Option<u64> {
 pub(crate) fn check_movable(instruction: &Instruction) -> Result<(), crate::Refusal> {
     match fixed(instruction, next(instruction)) {
         None => Ok(()),
-        Some(fixed) => Err(crate::Refusal::Unmovable { at: instruction.ip(), what: fixed.what() }),
+        Some(fixed) => Err(crate::Refusal::Unmovable { at: ProcAddr(instruction.ip()), what: fixed.what() }),
     }
 }

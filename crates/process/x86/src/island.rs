@@ -77,7 +77,7 @@ pub fn build_island(
 /// # Errors
 /// [`Refusal::OutOfReach`] if the gate or a routine is too far from `at`.
 pub fn build_calibration(at: ProcAddr, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
-    let mut island = Writer { at: at.0, bytes: Vec::new(), code };
+    let mut island = Writer { at, bytes: Vec::new(), code };
     island.probe(code.enter)?;
     island.probe(code.leave)?;
     island.put(&[0xc3]);

@@ -3,6 +3,7 @@
 //! Next: `site` for which of them fits, `relocate` for the code they lead to.
 
 use crate::Refusal;
+use trimtab_types::ProcAddr;
 
 /// Bytes of `jmp rel32`.
 pub const NEAR_JUMP_LEN: u64 = 5;
@@ -13,8 +14,8 @@ pub const SHORT_JUMP_LEN: u64 = 2;
 ///
 /// # Errors
 /// [`Refusal::OutOfReach`] if they are more than 2 GiB apart.
-pub fn encode_near_jump(from: u64, to: u64) -> Result<[u8; 5], Refusal> {
-    let [a, b, c, d] = displacement32(from.wrapping_add(NEAR_JUMP_LEN), to)
+pub fn encode_near_jump(from: ProcAddr, to: ProcAddr) -> Result<[u8; 5], Refusal> {
+    let [a, b, c, d] = displacement32(from.0.wrapping_add(NEAR_JUMP_LEN), to)
         .ok_or(Refusal::OutOfReach { from, target: to })?
         .to_le_bytes();
     Ok([0xe9, a, b, c, d])
@@ -24,15 +25,15 @@ pub fn encode_near_jump(from: u64, to: u64) -> Result<[u8; 5], Refusal> {
 ///
 /// # Errors
 /// [`Refusal::OutOfReach`] if `to` is not within -128 to 127 bytes of the jump's end.
-pub fn encode_short_jump(from: u64, to: u64) -> Result<[u8; 2], Refusal> {
-    let distance = to.wrapping_sub(from.wrapping_add(SHORT_JUMP_LEN)) as i64;
+pub fn encode_short_jump(from: ProcAddr, to: ProcAddr) -> Result<[u8; 2], Refusal> {
+    let distance = to.0.wrapping_sub(from.0.wrapping_add(SHORT_JUMP_LEN)) as i64;
     let displacement = i8::try_from(distance).map_err(|_| Refusal::OutOfReach { from, target: to })?;
     Ok([0xeb, displacement as u8])
 }
 
 /// The 32-bit displacement from the end of an instruction to `target`, if it reaches.
-pub(crate) fn displacement32(next: u64, target: u64) -> Option<i32> {
-    i32::try_from(target.wrapping_sub(next) as i64).ok()
+pub(crate) fn displacement32(next: u64, target: ProcAddr) -> Option<i32> {
+    i32::try_from(target.0.wrapping_sub(next) as i64).ok()
 }
 
 /// The conditional jump `last` so that, where it is taken, it passes over a near jump that follows it.
@@ -63,7 +64,7 @@ mod tests {
             ("one too far back", 0x1_0000_0000, 0x1_0000_0004 - 0x8000_0000, None),
         ];
         for &(name, from, to, ref want) in rows {
-            assert_eq!(encode_near_jump(from, to).ok(), *want, "{name}");
+            assert_eq!(encode_near_jump(ProcAddr(from), ProcAddr(to)).ok(), *want, "{name}");
         }
     }
 
@@ -91,7 +92,7 @@ mod tests {
             ("one too far back", 0x1000, 0x1002 - 129, None),
         ];
         for &(name, from, to, ref want) in rows {
-            assert_eq!(encode_short_jump(from, to).ok(), *want, "{name}");
+            assert_eq!(encode_short_jump(ProcAddr(from), ProcAddr(to)).ok(), *want, "{name}");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::analyse::in_order;
 use crate::flow::Graph;
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// A table that an indirect jump takes its target from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +31,7 @@ pub(crate) enum TableForm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TableTargets {
     /// Places in this function, and parts of it that were not given, in order.
-    Inside { targets: Vec<u64>, outside: Vec<u64> },
+    Inside { targets: Vec<ProcAddr>, outside: Vec<ProcAddr> },
     /// Its first entry is elsewhere: a table of functions.
     Outside,
     /// It can't be read, or does not end.
@@ -52,7 +53,7 @@ impl Table {
         let (mut targets, mut outside) = (Vec::new(), Vec::new());
         let mut entries = Entries { table: self, memory, chunk: [0; CHUNK], held: 0..0 };
         for index in 0..ENTRIES_MAX {
-            let Some(target) = entries.get(index) else { break };
+            let Some(target) = entries.get(index).map(ProcAddr) else { break };
             if code.contains(target) {
                 match graph.index_of(target) {
                     Some(_) => targets.push(target),
@@ -60,7 +61,7 @@ impl Table {
                 };
             } else if matches!(classify.classify(target), JumpTarget::Fragment(_)) {
                 outside.push(target);
-            } else if index == 0 && target != 0 {
+            } else if index == 0 && target.0 != 0 {
                 return TableTargets::Outside;
             } else {
                 break;
@@ -110,9 +111,9 @@ impl Entries<'_> {
         let at = self.table.base.checked_add(index * len)?;
         let end = at.checked_add(CHUNK as u64)?;
         if !self.held.contains(&at) {
-            self.held = match self.memory.read(at, &mut self.chunk) {
+            self.held = match self.memory.read(ProcAddr(at), &mut self.chunk) {
                 true => at..end,
-                false => self.memory.read(at, &mut self.chunk[..len as usize]).then_some(at..at + len)?,
+                false => self.memory.read(ProcAddr(at), &mut self.chunk[..len as usize]).then_some(at..at + len)?,
             };
         }
         self.table.entry(&self.chunk[(at - self.held.start) as usize..])

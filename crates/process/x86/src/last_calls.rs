@@ -9,16 +9,18 @@ use crate::Analysis;
 use crate::analyse::ExitKind;
 use crate::flow::{enter, following};
 use crate::instruction::Next;
+use trimtab_types::ProcAddr;
 
 impl Analysis {
     /// The same function, where calls of what `never_returns` names by its address have nothing behind them. Code that is
     /// only reached through them is not reached.
-    pub(crate) fn ending_at(&self, never_returns: &dyn Fn(u64) -> bool) -> Analysis {
+    pub(crate) fn ending_at(&self, never_returns: &dyn Fn(ProcAddr) -> bool) -> Analysis {
         let is_last = |index: &usize| {
             let called = matches!(self.steps[*index].next(), Next::Call(Some(target)) if never_returns(target));
             self.reached[*index] && called
         };
-        let last_calls: Vec<u64> = (0..self.steps.len()).filter(is_last).map(|index| self.steps[index].at).collect();
+        let last_calls: Vec<ProcAddr> =
+            (0..self.steps.len()).filter(is_last).map(|index| self.steps[index].at).collect();
         if last_calls.is_empty() {
             return self.clone();
         }
@@ -28,7 +30,7 @@ impl Analysis {
     }
 
     /// True if control may leave the function by itself, where calls of what `never_returns` names don't come back.
-    pub fn may_return(&self, never_returns: &dyn Fn(u64) -> bool) -> bool {
+    pub fn may_return(&self, never_returns: &dyn Fn(ProcAddr) -> bool) -> bool {
         let ending = self.ending_at(never_returns);
         let leaves = |exit: &crate::Exit| {
             let is_reached = ending.is_reached(exit.at);
@@ -37,13 +39,13 @@ impl Analysis {
         !self.unresolved_indirect.is_empty() || !self.external_jumps.is_empty() || self.exits.iter().any(leaves)
     }
 
-    pub(crate) fn is_last_call(&self, at: u64) -> bool {
+    pub(crate) fn is_last_call(&self, at: ProcAddr) -> bool {
         self.last_calls.binary_search(&at).is_ok()
     }
 
     fn reached_now(&self) -> Vec<bool> {
         let mut reached = vec![false; self.steps.len()];
-        let mut work: Vec<u64> = self.roots.iter().copied().chain([self.entry]).collect();
+        let mut work: Vec<ProcAddr> = self.roots.iter().copied().chain([self.entry]).collect();
         while let Some(addr) = work.pop() {
             let mut cursor = enter(&self.steps, addr).filter(|index| self.reached[*index]);
             while let Some(index) = cursor.filter(|index| !reached[*index]) {

@@ -17,6 +17,7 @@ use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 const RSP: u8 = 4;
 /// An address so many bytes below a slot may be that of an object that contains it.
@@ -124,7 +125,7 @@ impl Lender<'_> {
         if !is_call(one) {
             return false;
         }
-        let target = one.is_call_near().then(|| one.near_branch_target());
+        let target = one.is_call_near().then(|| ProcAddr(one.near_branch_target()));
         match target.and_then(|target| self.surroundings.imported(target)) {
             Some(name) => keeps_for_later(&name) && given.next().is_some(),
             None if self.is_trusting => false,
@@ -148,8 +149,8 @@ impl Lender<'_> {
             }
             ReadablePlace::Fixed { address, bytes } => {
                 let object = self.surroundings.variable(address, bytes)?;
-                let bytes = address as i64..address as i64 + i64::from(bytes);
-                Some(Slot { is_fixed: true, near: object.start as i64..object.end as i64, bytes })
+                let bytes = address.0 as i64..address.0 as i64 + i64::from(bytes);
+                Some(Slot { is_fixed: true, near: object.start.0 as i64..object.end.0 as i64, bytes })
             }
         }
     }
@@ -163,7 +164,8 @@ impl Lender<'_> {
         let number = number(one.op0_register());
         let address = number.and_then(|number| known.slot.address(known.state.value(ReadablePlace::Register(number))));
         let call = rest.iter().find(|one| is_call(one)).filter(|call| call.is_call_near());
-        let is_imported = || call.is_some_and(|call| self.surroundings.imported(call.near_branch_target()).is_some());
+        let is_imported =
+            || call.is_some_and(|call| self.surroundings.imported(ProcAddr(call.near_branch_target())).is_some());
         address.is_some_and(|address| !known.slot.bytes.contains(&address)) && is_imported()
     }
 
@@ -172,7 +174,7 @@ impl Lender<'_> {
         if !is_call(one) {
             return false;
         }
-        let target = one.is_call_near().then(|| one.near_branch_target());
+        let target = one.is_call_near().then(|| ProcAddr(one.near_branch_target()));
         let name = target.and_then(|target| self.surroundings.imported(target));
         let declared = name.as_deref().and_then(declared);
         let mut arguments =
@@ -181,7 +183,7 @@ impl Lender<'_> {
     }
 
     /// The same in one register, to a function that may have another module's name.
-    fn gives_in(&self, argument: u8, (target, name): (Option<u64>, Option<&str>), known: &Known<'_>) -> bool {
+    fn gives_in(&self, argument: u8, (target, name): (Option<ProcAddr>, Option<&str>), known: &Known<'_>) -> bool {
         let is_known = known.registers & 1 << argument != 0;
         let slot = known.slot;
         let Some(address) = slot.address(known.state.value(ReadablePlace::Register(argument))) else { return is_known };

@@ -13,8 +13,9 @@
 //! ask [`function_sites`] (or [`entry_site`], [`exit_sites`]) where to patch, and [`relocate`] what a [`PatchSite`]
 //! displaces. Whatever can't be done safely is a [`Refusal`] that says why.
 //!
-//! All addresses belong to one space that the caller chooses (the file's or the process's), as long as code,
-//! tables and springboards use the same one.
+//! Code, tables and springboards lie at addresses of a process ([`trimtab_types::ProcAddr`]); a file that is not loaded
+//! counts as one that is loaded where it says. Only [`Stretches`] looks at a file, and what is kept for one has its
+//! addresses ([`PatchSite`] with [`trimtab_types::FileAddr`]).
 //!
 //! Next: `code` for the input, `analyse` for the control flow, `site` for the choice of bytes, `relocate`.
 #![forbid(unsafe_code)]

@@ -8,6 +8,7 @@
 //! Next: `bound`, which asks for a loop's counter.
 
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use trimtab_types::ProcAddr;
 
 /// A place in the program whose value can be read when a pass begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +38,7 @@ pub enum ReadablePlace {
     /// Memory at an address.
     Fixed {
         /// The address.
-        address: u64,
+        address: ProcAddr,
         /// Bytes there.
         bytes: u32,
     },
@@ -682,7 +683,7 @@ impl State {
     pub(crate) fn memory_operand(&self, instruction: &Instruction) -> Option<ReadablePlace> {
         let (address, bytes) = (self.address(instruction)?, instruction.memory_size().size() as u32);
         match address.place {
-            None => Some(ReadablePlace::Fixed { address: address.add as u64, bytes }),
+            None => Some(ReadablePlace::Fixed { address: ProcAddr(address.add as u64), bytes }),
             Some(ReadablePlace::Register(register)) if matches!(register, RSP | RBP) || !self.is_memory_fragile => {
                 Some(ReadablePlace::Frame { register, offset: address.add, bytes })
             }
@@ -718,7 +719,7 @@ fn overlap(one: ReadablePlace, other: ReadablePlace) -> bool {
             ReadablePlace::Frame { register: same, offset: at, bytes: length },
         ) => register == same && meet(offset.into(), bytes, at.into(), length),
         (ReadablePlace::Fixed { address, bytes }, ReadablePlace::Fixed { address: at, bytes: length }) => {
-            meet(address.into(), bytes, at.into(), length)
+            meet(address.0.into(), bytes, at.0.into(), length)
         }
         (
             ReadablePlace::Behind { register, slot, offset, bytes },

@@ -3,23 +3,24 @@
 //! Next: `trimtab explain`, which prints it.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter, OpKind};
+use trimtab_types::ProcAddr;
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Where it stands.
-    pub address: u64,
+    pub address: ProcAddr,
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// The instruction in words; `(bad)` for bytes that are no instruction.
     pub text: String,
     /// The address that it jumps to, calls or addresses relative to itself.
-    pub target: Option<u64>,
+    pub target: Option<ProcAddr>,
 }
 
 /// The instructions of `bytes` at `address`, one behind the other. Bytes that are no instruction are a line each.
-pub fn disassemble(bytes: &[u8], address: u64) -> Vec<Line> {
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+pub fn disassemble(bytes: &[u8], address: ProcAddr) -> Vec<Line> {
+    let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
     options.set_hex_prefix("0x");
@@ -42,22 +43,23 @@ pub fn disassemble(bytes: &[u8], address: u64) -> Vec<Line> {
             text.push_str("(bad)");
             // The rest may be instructions again.
             let Ok(()) = decoder.set_position(end) else { break };
-            decoder.set_ip(address.wrapping_add(end as u64));
+            decoder.set_ip(address.0.wrapping_add(end as u64));
         } else {
             formatter.format(&instruction, &mut text);
             target = target_of(&instruction);
         }
-        lines.push(Line { address: address.wrapping_add(at as u64), bytes: bytes[at..end].to_vec(), text, target });
+        let address = ProcAddr(address.0.wrapping_add(at as u64));
+        lines.push(Line { address, bytes: bytes[at..end].to_vec(), text, target });
     }
     lines
 }
 
-fn target_of(instruction: &Instruction) -> Option<u64> {
+fn target_of(instruction: &Instruction) -> Option<ProcAddr> {
     let is_branch = !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Interrupt);
     if is_branch && instruction.op0_kind() == OpKind::NearBranch64 {
-        return Some(instruction.near_branch64());
+        return Some(ProcAddr(instruction.near_branch64()));
     }
-    instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address())
+    instruction.is_ip_rel_memory_operand().then(|| ProcAddr(instruction.ip_rel_memory_address()))
 }
 
 #[cfg(test)]
@@ -68,9 +70,9 @@ mod tests {
     fn every_byte_is_in_one_line() {
         // lea rax, [rdi+1]; call +0x10; inc qword ptr [rip+0x20]; no instruction; ret
         let bytes = [0x48, 0x8d, 0x47, 0x01, 0xe8, 0x10, 0, 0, 0, 0x48, 0xff, 0x05, 0x20, 0, 0, 0, 0x06, 0xc3];
-        let lines = disassemble(&bytes, 0x1000);
+        let lines = disassemble(&bytes, ProcAddr(0x1000));
         let shown: Vec<(u64, &str, Option<u64>)> =
-            lines.iter().map(|line| (line.address, line.text.as_str(), line.target)).collect();
+            lines.iter().map(|line| (line.address.0, line.text.as_str(), line.target.map(|target| target.0))).collect();
         let expected = [
             (0x1000, "lea rax, [rdi+1]", None),
             (0x1004, "call 0x1019", Some(0x1019)),
@@ -92,7 +94,7 @@ mod tests {
                     (state >> 56) as u8
                 })
                 .collect();
-            let lines = disassemble(&bytes, u64::MAX - 50);
+            let lines = disassemble(&bytes, ProcAddr(u64::MAX - 50));
             assert_eq!(lines.iter().flat_map(|line| line.bytes.clone()).collect::<Vec<u8>>(), bytes);
         }
     }

@@ -10,6 +10,7 @@ use crate::flow::enter;
 use crate::instruction::{Fixed, Next, Step, for_each_instruction};
 use crate::{Analysis, ExitKind, FunctionCode};
 use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
+use trimtab_types::ProcAddr;
 
 /// Some of the sixteen general registers, by the number the processor gives them: 0 is rax, 4 rsp, 15 r15.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl RegisterSet {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     /// Address and what is live before it, in order.
-    before: Vec<(u64, Live)>,
+    before: Vec<(ProcAddr, Live)>,
 }
 
 /// Registers by number, and the arithmetic flags as the processor numbers them in groups here.
@@ -80,16 +81,16 @@ impl Liveness {
     }
 
     /// True if any flag that is set when control comes to `at` may be read later.
-    pub fn flags_live(&self, at: u64) -> bool {
+    pub fn flags_live(&self, at: ProcAddr) -> bool {
         self.at(at).flags != 0
     }
 
     /// General registers whose values at `at` nobody reads any more.
-    pub fn dead_registers(&self, at: u64) -> RegisterSet {
+    pub fn dead_registers(&self, at: ProcAddr) -> RegisterSet {
         RegisterSet(!self.at(at).registers)
     }
 
-    fn at(&self, at: u64) -> Live {
+    fn at(&self, at: ProcAddr) -> Live {
         self.before.binary_search_by_key(&at, |(known, _)| *known).map_or(ALL, |index| self.before[index].1)
     }
 }

@@ -11,6 +11,7 @@ use crate::Analysis;
 use crate::blocks::{ControlFlow, Edge, for_each_edge};
 use crate::pass_block::pass_block;
 use std::fmt;
+use trimtab_types::ProcAddr;
 
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Loop {
     /// Its header, as an index of blocks.
     pub header: usize,
     /// Address of the header.
-    pub header_at: u64,
+    pub header_at: ProcAddr,
     /// The loop around it, as an index of loops.
     pub parent: Option<usize>,
     /// Its blocks, those of loops inside included, in order.
@@ -71,7 +72,7 @@ pub(crate) fn find_loops(flow: &ControlFlow, analysis: &Analysis, roots: &[usize
 }
 
 /// Blocks that are reached from the one at `entry`.
-fn reached_from(flow: &ControlFlow, entry: u64) -> Vec<bool> {
+fn reached_from(flow: &ControlFlow, entry: ProcAddr) -> Vec<bool> {
     let mut reached = vec![false; flow.blocks.len()];
     let mut work: Vec<usize> = flow.block_at(entry).into_iter().collect();
     while let Some(block) = work.pop() {

@@ -19,6 +19,7 @@ use crate::{Analysis, ControlFlow, FunctionCode, Loop};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 const RAX: u8 = 0;
 const RDX: u8 = 2;
@@ -128,7 +129,7 @@ struct PointerWalk<'a> {
     /// The state before each block, in terms of that when the function began.
     before: &'a States,
     surroundings: &'a dyn Surroundings,
-    entry: u64,
+    entry: ProcAddr,
     origin: Origin,
     /// Counted from the pointer.
     bytes: Range<i64>,
@@ -149,7 +150,7 @@ pub(crate) struct Question<'a> {
     pub(crate) before: &'a States,
     pub(crate) in_pass: &'a States,
     pub(crate) surroundings: &'a dyn Surroundings,
-    pub(crate) entry: u64,
+    pub(crate) entry: ProcAddr,
 }
 
 impl Question<'_> {
@@ -271,11 +272,11 @@ pub fn keeps_address(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     flow: &ControlFlow,
-    addresses: &Range<u64>,
+    addresses: &Range<ProcAddr>,
     surroundings: &dyn Surroundings,
 ) -> bool {
     let Some(known) = followed(code, analysis, flow) else { return true };
-    let origin = Origin::Fixed { begin: addresses.start, end: addresses.end };
+    let origin = Origin::Fixed { begin: addresses.start.0, end: addresses.end.0 };
     let (quiet, must_not_come) = (&|_| false, &|_| false);
     let about = About { origin, bytes: &NO_BYTES, quiet, must_not_come, care: Care::Keeping };
     about.returned(flow, code.entry, &known, surroundings) != Some(Returned::Other)
@@ -295,7 +296,7 @@ impl About<'_> {
     fn returned(
         &self,
         flow: &ControlFlow,
-        entry: u64,
+        entry: ProcAddr,
         (instructions, before): &(Instructions, States),
         surroundings: &dyn Surroundings,
     ) -> Option<Returned> {
@@ -338,13 +339,13 @@ pub fn passes_own(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     flow: &ControlFlow,
-    (call, argument, bytes): (u64, u8, &Range<i64>),
+    (call, argument, bytes): (ProcAddr, u8, &Range<i64>),
     surroundings: &dyn Surroundings,
 ) -> bool {
     let Some(known) = followed(code, analysis, flow) else { return false };
     let [value] = values_at(&known, call, argument)[..] else { return false };
     if let Value::Linear(Linear { place: None, add, .. }) = value {
-        let address = add.wrapping_add(bytes.start) as u64;
+        let address = ProcAddr(add.wrapping_add(bytes.start) as u64);
         return surroundings.variable(address, (bytes.end - bytes.start) as u32).is_some();
     }
     let Some(at) = on_stack(value).filter(|at| at.wrapping_add(bytes.end) <= 0) else { return false };
@@ -357,13 +358,13 @@ pub fn passes_own(
 }
 
 /// The values of a register before an instruction.
-fn values_at((instructions, before): &(Instructions, States), at: u64, register: u8) -> Vec<Value> {
+fn values_at((instructions, before): &(Instructions, States), at: ProcAddr, register: u8) -> Vec<Value> {
     let mut info = InstructionInfoFactory::new();
     let mut values = Vec::new();
     for (block, state) in before {
         let mut state = state.clone();
         for one in instructions.get(block).into_iter().flatten() {
-            if one.ip() == at {
+            if one.ip() == at.0 {
                 values.push(state.value(ReadablePlace::Register(register)));
             }
             state.step(one, &mut info);
@@ -571,9 +572,9 @@ impl At<'_> {
     fn is_left(&self) -> bool {
         let flow = self.walk.flow;
         match self.one.flow_control() {
-            FlowControl::UnconditionalBranch => flow.block_at(self.one.near_branch_target()).is_none(),
+            FlowControl::UnconditionalBranch => flow.block_at(ProcAddr(self.one.near_branch_target())).is_none(),
             FlowControl::IndirectBranch => {
-                flow.block_at(self.one.ip()).is_some_and(|block| flow.blocks[block].successors.is_empty())
+                flow.block_at(ProcAddr(self.one.ip())).is_some_and(|block| flow.blocks[block].successors.is_empty())
             }
             _ => false,
         }
@@ -710,7 +711,7 @@ impl At<'_> {
     /// The same of a call.
     fn lends_to(&self, argument: u8, from_it: &Range<i64>, block: usize) -> bool {
         let At { walk, one, state, .. } = *self;
-        let Some(target) = one.is_call_near().then(|| one.near_branch_target()) else { return true };
+        let Some(target) = one.is_call_near().then(|| ProcAddr(one.near_branch_target())) else { return true };
         let Some(name) = walk.surroundings.imported(target) else {
             return match walk.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Untouched)) {
                 Some(Returned::Other) => false,
@@ -834,7 +835,7 @@ impl At<'_> {
     fn call(&self, held: &mut Held) -> Result<(), Shared> {
         let one = self.one;
         let is_direct = one.is_call_near() || one.is_jmp_short_or_near();
-        let target = is_direct.then(|| one.near_branch_target());
+        let target = is_direct.then(|| ProcAddr(one.near_branch_target()));
         let bytes = if self.is_quiet { &self.walk.bytes } else { &NO_BYTES };
         let (mut result, mut second) = (None, None);
         for argument in ARGUMENTS.into_iter().chain([10, 11]) {
@@ -861,7 +862,12 @@ impl At<'_> {
 
 impl At<'_> {
     /// The relation of a function's result to what it is given, which is made of the pointer.
-    fn gives(&self, target: Option<u64>, (argument, made): (u8, Made), bytes: &Range<i64>) -> Result<Returned, Shared> {
+    fn gives(
+        &self,
+        target: Option<ProcAddr>,
+        (argument, made): (u8, Made),
+        bytes: &Range<i64>,
+    ) -> Result<Returned, Shared> {
         let At { walk: PointerWalk { surroundings, care, .. }, state, .. } = *self;
         let is_by_name = care.is_by_name();
         // A part of the object behind these bytes is another one.

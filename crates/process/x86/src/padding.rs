@@ -6,12 +6,13 @@
 use crate::instruction::filler_len;
 use crate::{Analysis, FunctionCode};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// Alignment that gaps inside an unfollowed function must end at to count as filler.
 const GAP_ALIGNMENT: u64 = 8;
 
 /// One past the last padding byte that begins right behind the terminator that ends at `after`.
-pub(crate) fn padding_end(code: &FunctionCode<'_>, analysis: &Analysis, after: u64) -> u64 {
+pub(crate) fn padding_end(code: &FunctionCode<'_>, analysis: &Analysis, after: ProcAddr) -> ProcAddr {
     let inner = inner_padding_end(analysis, after);
     let end = match code.ranges.iter().find(|range| range.end() == inner) {
         Some(range) => inner + filler_len(range.after, inner) as u64,
@@ -22,7 +23,7 @@ pub(crate) fn padding_end(code: &FunctionCode<'_>, analysis: &Analysis, after: u
 }
 
 /// All padding of a function: the gaps inside and what follows its ranges.
-pub(crate) fn padding_runs(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<u64>> {
+pub(crate) fn padding_runs(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<ProcAddr>> {
     let mut runs = Vec::new();
     for step in &analysis.steps {
         if !step.continues() {
@@ -41,7 +42,7 @@ pub(crate) fn padding_runs(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<
     runs
 }
 
-fn inner_padding_end(analysis: &Analysis, after: u64) -> u64 {
+fn inner_padding_end(analysis: &Analysis, after: ProcAddr) -> ProcAddr {
     let Ok(first) = analysis.steps.binary_search_by_key(&after, |step| step.at) else { return after };
     let mut end = after;
     for (index, step) in analysis.steps.iter().enumerate().skip(first) {
@@ -52,6 +53,6 @@ fn inner_padding_end(analysis: &Analysis, after: u64) -> u64 {
         end = step.end();
     }
     let is_known = analysis.unresolved_indirect.is_empty();
-    let is_gap = end.is_multiple_of(GAP_ALIGNMENT) || analysis.steps.last().is_some_and(|step| step.end() == end);
+    let is_gap = end.0.is_multiple_of(GAP_ALIGNMENT) || analysis.steps.last().is_some_and(|step| step.end() == end);
     if is_known || is_gap { end } else { after }
 }

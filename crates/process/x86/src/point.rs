@@ -13,6 +13,7 @@ use crate::site::{Calls, Planner, Room, Shape, check_page};
 use crate::springboard::offer_padding;
 use crate::{Analysis, FunctionCode, Loop, NEAR_JUMP_LEN, PatchSite, Refusal, SHORT_JUMP_LEN, SiteKind, Springboards};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// Chooses a patch that sees every pass of the instruction at `address`, before it runs.
 ///
@@ -23,7 +24,7 @@ use std::ops::Range;
 pub fn point_site(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
-    address: u64,
+    address: ProcAddr,
     springboards: &mut Springboards,
 ) -> Result<PatchSite, Refusal> {
     let planner = Planner { code, analysis };
@@ -121,7 +122,7 @@ impl LoopPlaces<'_> {
         springboards
     }
 
-    fn point(&self, address: u64, padding: &mut Springboards) -> Option<PatchSite> {
+    fn point(&self, address: ProcAddr, padding: &mut Springboards) -> Option<PatchSite> {
         point_site(self.code, self.analysis, address, padding).ok().filter(self.may_take)
     }
 
@@ -168,7 +169,7 @@ impl LoopPlaces<'_> {
 /// True if two patches need the same bytes.
 fn share_bytes(one: &PatchSite, other: &PatchSite) -> bool {
     let ranges = |site: &PatchSite| [Some(site.covered()), site.carrier.as_ref().map(Carrier::covered)];
-    let meet = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+    let meet = |a: &Range<ProcAddr>, b: &Range<ProcAddr>| a.start < b.end && b.start < a.end;
     ranges(one).iter().flatten().any(|a| ranges(other).iter().flatten().any(|b| meet(a, b)))
 }
 
@@ -177,7 +178,7 @@ const STARTS_MAX: usize = 8;
 
 impl Planner<'_> {
     /// Where a patch for the instruction at `address` may begin, nearest first, and what ends the search.
-    fn starts_around(&self, address: u64) -> (Vec<u64>, Option<Refusal>) {
+    fn starts_around(&self, address: ProcAddr) -> (Vec<ProcAddr>, Option<Refusal>) {
         let mut starts = vec![address];
         let Some(mut index) = self.analysis.index_of(address) else { return (starts, None) };
         while starts.len() < STARTS_MAX {
@@ -198,7 +199,7 @@ impl Planner<'_> {
     }
 
     /// The shape that begins at `start`, displaces the instruction at `address` and leaves room for the jump.
-    fn point_shape(&self, start: u64, address: u64, jump_len: u64, calls: Calls) -> Result<Shape, Refusal> {
+    fn point_shape(&self, start: ProcAddr, address: ProcAddr, jump_len: u64, calls: Calls) -> Result<Shape, Refusal> {
         check_page(start, jump_len)?;
         let kind = SiteKind::At(address);
         let mut at = start;

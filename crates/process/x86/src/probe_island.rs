@@ -10,7 +10,7 @@
 
 use crate::jump::taken_over_near_jump;
 use crate::relocate::{Relocated, relocate};
-use crate::{ExitKind, PatchSite, Refusal, SiteKind, encode_near_jump};
+use crate::{ExitKind, NEAR_JUMP_LEN, PatchSite, Refusal, SiteKind, encode_near_jump};
 use iced_x86::{Decoder, DecoderOptions};
 use trimtab_types::ProcAddr;
 
@@ -48,14 +48,6 @@ pub struct Island {
     pub copies: Vec<(ProcAddr, ProcAddr)>,
 }
 
-impl Island {
-    /// With addresses of the process, of which the program wrote the first ones of each pair.
-    pub(crate) fn new(bytes: Vec<u8>, entry: usize, moves: Vec<(u64, u64)>, copies: Vec<(u64, u64)>) -> Island {
-        let typed = |all: Vec<(u64, u64)>| all.into_iter().map(|(old, new)| (ProcAddr(old), ProcAddr(new))).collect();
-        Island { bytes, entry, moves: typed(moves), copies: typed(copies) }
-    }
-}
-
 /// Builds the island of `site` at address `at`. `original` holds the bytes of `site.displaced`. `enter` are the probes
 /// before the displaced instructions or, at a point, before its instruction, `leave` those before the leaving instruction; each list may be empty.
 ///
@@ -69,7 +61,7 @@ pub fn build_probe_island<E: From<Refusal>>(
     enter: &mut [Box<WriteProbe<'_, E>>],
     leave: &mut [Box<WriteProbe<'_, E>>],
 ) -> Result<Island, E> {
-    let mut island = Builder { at: at.0, bytes: Vec::new(), entry: None, moves: Vec::new(), copies: Vec::new() };
+    let mut island = Builder { at, bytes: Vec::new(), entry: None, moves: Vec::new(), copies: Vec::new() };
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
@@ -87,20 +79,20 @@ pub fn build_probe_island<E: From<Refusal>>(
         island.jump_to(resume)?;
     }
     let Builder { bytes, entry, moves, copies, .. } = island;
-    Ok(Island::new(bytes, entry.unwrap_or(0), moves, copies))
+    Ok(Island { bytes, entry: entry.unwrap_or(0), moves, copies })
 }
 
 struct Builder {
-    at: u64,
+    at: ProcAddr,
     bytes: Vec<u8>,
     /// Where the program enters, once something is written that it runs.
     entry: Option<usize>,
-    moves: Vec<(u64, u64)>,
-    copies: Vec<(u64, u64)>,
+    moves: Vec<(ProcAddr, ProcAddr)>,
+    copies: Vec<(ProcAddr, ProcAddr)>,
 }
 
 impl Builder {
-    fn here(&self) -> u64 {
+    fn here(&self) -> ProcAddr {
         self.at + self.bytes.len() as u64
     }
 
@@ -110,13 +102,13 @@ impl Builder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn jump_to(&mut self, to: u64) -> Result<(), Refusal> {
+    fn jump_to(&mut self, to: ProcAddr) -> Result<(), Refusal> {
         let jump = encode_near_jump(self.here(), to)?;
         self.put(&jump);
         Ok(())
     }
 
-    fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {
+    fn moved(&mut self, original: &[u8], from: ProcAddr) -> Result<(), Refusal> {
         let relocated = relocate_singly(original, from, self.here())?;
         self.copies.extend(&relocated.offsets);
         self.moves.extend(relocated.offsets);
@@ -127,7 +119,7 @@ impl Builder {
     /// Probes, each entered from what is before it.
     fn probes<E: From<Refusal>>(&mut self, probes: &mut [Box<WriteProbe<'_, E>>]) -> Result<(), E> {
         for probe in probes {
-            self.after_instructions(probe.as_mut(), &[], 0)?;
+            self.after_instructions(probe.as_mut(), &[], ProcAddr(0))?;
         }
         Ok(())
     }
@@ -137,16 +129,16 @@ impl Builder {
         &mut self,
         probe: &mut WriteProbe<'_, E>,
         original: &[u8],
-        from: u64,
-    ) -> Result<u64, E> {
+        from: ProcAddr,
+    ) -> Result<ProcAddr, E> {
         let first = self.entry.is_none();
         // Moved instructions have the same length everywhere.
         let room_before = relocate_singly(original, from, self.here())?.bytes.len();
-        let mut code = probe(ProbePlace { at: ProcAddr(self.here()), room_before })?;
+        let mut code = probe(ProbePlace { at: self.here(), room_before })?;
         if !first && code.entry > 0 {
             // Code that lies before the entry is jumped over.
-            let behind_jump = self.here() + encode_near_jump(0, 0)?.len() as u64;
-            code = probe(ProbePlace { at: ProcAddr(behind_jump), room_before })?;
+            let behind_jump = self.here() + NEAR_JUMP_LEN;
+            code = probe(ProbePlace { at: behind_jump, room_before })?;
             self.jump_to(behind_jump + code.entry as u64)?;
         }
         let relocated = relocate_singly(original, from, self.here() + code.entry as u64)?;
@@ -164,7 +156,7 @@ impl Builder {
         &mut self,
         site: &PatchSite,
         original: &[u8],
-        exit_at: u64,
+        exit_at: ProcAddr,
         kind: ExitKind,
         leave: &mut [Box<WriteProbe<'_, E>>],
     ) -> Result<(), E> {
@@ -189,8 +181,8 @@ impl Builder {
     fn before<E: From<Refusal>>(
         &mut self,
         original: &[u8],
-        start: u64,
-        address: u64,
+        start: ProcAddr,
+        address: ProcAddr,
         probes: &mut [Box<WriteProbe<'_, E>>],
     ) -> Result<(), E> {
         let (head, rest) = original.split_at((address - start) as usize);
@@ -214,7 +206,7 @@ impl Builder {
         &mut self,
         site: &PatchSite,
         last: &[u8],
-        target: u64,
+        target: ProcAddr,
         leave: &mut [Box<WriteProbe<'_, E>>],
     ) -> Result<(), E> {
         let over = site.resume.unwrap_or(site.displaced.end);
@@ -227,12 +219,12 @@ impl Builder {
 
 /// Moves instructions one by one, so that none takes another's copy for its target: a branch to a displaced instruction
 /// goes to the patch, and passes the probes again.
-fn relocate_singly(original: &[u8], from: u64, to: u64) -> Result<Relocated, Refusal> {
+fn relocate_singly(original: &[u8], from: ProcAddr, to: ProcAddr) -> Result<Relocated, Refusal> {
     let mut moved = Relocated::default();
-    let mut decoder = Decoder::with_ip(64, original, from, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, original, from.0, DecoderOptions::NONE);
     while decoder.can_decode() {
         let position = decoder.position();
-        let at = decoder.decode().ip();
+        let at = ProcAddr(decoder.decode().ip());
         let one = relocate(&original[position..decoder.position()], at, to + moved.bytes.len() as u64)?;
         moved.bytes.extend(one.bytes);
         moved.offsets.extend(one.offsets);

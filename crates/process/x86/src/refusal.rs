@@ -2,9 +2,11 @@
 //!
 //! Next: `site`, which gives most of these.
 
-/// The reason a function or a place in it is left alone.
+use trimtab_types::ProcAddr;
+
+/// The reason a function or a place in it is left alone, with addresses of a process or, as `A`, of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Refusal {
+pub enum Refusal<A = ProcAddr> {
     /// The body for the place can't be compiled.
     #[error("{what}")]
     Body {
@@ -15,49 +17,49 @@ pub enum Refusal {
     #[error("the ranges given do not describe the function at {entry:#x}; check its symbol or unwind entry")]
     BadRanges {
         /// The entry asked for.
-        entry: u64,
+        entry: A,
     },
     /// Reachable bytes that are no instruction.
     #[error("the bytes at {at:#x} are no instruction though the code leads there; probe its callers instead")]
     Undecodable {
         /// Where decoding failed.
-        at: u64,
+        at: A,
     },
     /// Code that is also entered in the middle of an instruction, or data among the code.
     #[error("{target:#x} is reached in the middle of another instruction; probe the callers instead")]
     MisalignedCode {
         /// The address reached.
-        target: u64,
+        target: A,
     },
     /// Something may jump into the bytes that would be overwritten.
     #[error("{target:#x} may be jumped to and lies inside the patch at {at:#x}; probe the callers instead")]
     TargetInside {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
         /// The address that may be jumped to.
-        target: u64,
+        target: A,
     },
     /// A jump that could not be followed may land on any instruction.
     #[error("the indirect jump at {jump:#x} could not be followed and may land inside the patch at {at:#x}")]
     UnresolvedJump {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
         /// The indirect jump.
-        jump: u64,
+        jump: A,
     },
     /// The function's own loop goes back to its first instruction, so the probe would count passes, not calls.
     #[error("the branch at {from:#x} goes back to the first instruction {at:#x}, so calls can't be told from passes")]
     LoopToFirstInstruction {
         /// The first instruction.
-        at: u64,
+        at: A,
         /// The branch.
-        from: u64,
+        from: A,
     },
     /// Not even a two-byte jump fits.
     #[error("only {bytes} free byte(s) at {at:#x}, a jump needs 2; probe the callers instead")]
     NoRoom {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
         /// Bytes that could be overwritten.
         bytes: u64,
     },
@@ -65,7 +67,7 @@ pub enum Refusal {
     #[error("{bytes} free bytes at {at:#x} and no padding within 127 bytes for a springboard; probe the callers")]
     NoSpringboard {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
         /// Bytes that could be overwritten.
         bytes: u64,
     },
@@ -73,15 +75,15 @@ pub enum Refusal {
     #[error("the patch at {patch:#x} would displace the call at {at:#x}, whose return address must stay in place")]
     CallDisplaced {
         /// First byte of the patch considered.
-        patch: u64,
+        patch: A,
         /// The call.
-        at: u64,
+        at: A,
     },
     /// An instruction whose meaning depends on where it stands, or that traps.
     #[error("the {what} at {at:#x} can't run anywhere else; probe the callers instead")]
     Unmovable {
         /// The instruction.
-        at: u64,
+        at: A,
         /// Its mnemonic.
         what: &'static str,
     },
@@ -92,7 +94,7 @@ pub enum Refusal {
     )]
     Restartable {
         /// The instruction.
-        at: u64,
+        at: A,
     },
     /// The program handles faults by itself, and its handler must find the instruction in place.
     #[error(
@@ -101,51 +103,51 @@ pub enum Refusal {
     )]
     MayFault {
         /// The instruction.
-        at: u64,
+        at: A,
     },
     /// The patch would lie on two pages.
     #[error("a jump at {at:#x} would cross a page boundary and could be left half written; probe the callers")]
     CrossesPage {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
     },
     /// Control runs on into whatever follows.
     #[error("control falls out of the function at {at:#x} into what follows; check its symbol or unwind entry")]
     FallsThrough {
         /// The address behind the last instruction.
-        at: u64,
+        at: A,
     },
     /// The exit lies among the entry's displaced instructions and can't be told from them.
     #[error("the exit at {at:#x} lies inside the entry patch; probe the entry or the exit, not both")]
     ExitInsideEntry {
         /// The exit.
-        at: u64,
+        at: A,
     },
     /// Bytes that nothing leads to, in a function that mixes data with code.
     #[error("{at:#x} may be data: nothing leads there and the function reads its own bytes")]
     MaybeData {
         /// The address.
-        at: u64,
+        at: A,
     },
     /// An address where no instruction of the function begins.
     #[error("no instruction that the function can reach begins at {at:#x}; list its blocks for places to probe")]
     NoInstruction {
         /// The address asked for.
-        at: u64,
+        at: A,
     },
     /// Two places between which control does not go by a branch.
     #[error("no branch at {from:#x} leads to {to:#x} and elsewhere too; probe a block on the way")]
     NoWay {
         /// Where control would come from.
-        from: u64,
+        from: A,
         /// Where it would go.
-        to: u64,
+        to: A,
     },
     /// The place's bytes are needed by another patch.
     #[error("its bytes at {at:#x} are needed by another probe; leave one of them out")]
     Taken {
         /// First byte of the patch considered.
-        at: u64,
+        at: A,
     },
     /// A loop with several entries has no place that every iteration passes once.
     #[error(
@@ -153,19 +155,19 @@ pub enum Refusal {
     )]
     Irreducible {
         /// Its first entry.
-        header: u64,
+        header: A,
     },
     /// A target too far for a 32-bit displacement.
     #[error("{target:#x} is out of reach from {from:#x}; place the island nearer")]
     OutOfReach {
         /// The instruction.
-        from: u64,
+        from: A,
         /// The address that it must reach.
-        target: u64,
+        target: A,
     },
 }
 
-impl Refusal {
+impl<A> Refusal<A> {
     /// The kind of reason in a few words, for tables that count them.
     pub fn label(&self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@ use crate::instruction::near_target;
 use crate::jump::displacement32;
 use crate::{NEAR_JUMP_LEN, Refusal};
 use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+use trimtab_types::ProcAddr;
 
 /// Instructions at their new place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct Relocated {
     /// The new bytes.
     pub bytes: Vec<u8>,
     /// Old and new address of each instruction, in order: where a thread that stands at the old one may go on.
-    pub offsets: Vec<(u64, u64)>,
+    pub offsets: Vec<(ProcAddr, ProcAddr)>,
 }
 
 /// Moves the whole instructions `bytes` from address `from` to address `to`.
@@ -26,13 +27,13 @@ pub struct Relocated {
 /// # Errors
 /// [`Refusal::Unmovable`] for instructions that must stay in place, [`Refusal::Undecodable`] for bytes that are no whole instruction, [`Refusal::OutOfReach`] if `to` is too far from
 /// what they refer to.
-pub fn relocate(bytes: &[u8], from: u64, to: u64) -> Result<Relocated, Refusal> {
+pub fn relocate(bytes: &[u8], from: ProcAddr, to: ProcAddr) -> Result<Relocated, Refusal> {
     let pieces = split(bytes, from)?;
     let mut offsets = Vec::with_capacity(pieces.len());
     let mut new_address = to;
     for piece in &pieces {
-        offsets.push((piece.instruction.ip(), new_address));
-        new_address = new_address.wrapping_add(piece.new_len());
+        offsets.push((ProcAddr(piece.instruction.ip()), new_address));
+        new_address = ProcAddr(new_address.0.wrapping_add(piece.new_len()));
     }
     let mut moved = Relocated { bytes: Vec::with_capacity(bytes.len() * 2), offsets };
     for (index, piece) in pieces.iter().enumerate() {
@@ -56,13 +57,13 @@ enum Form {
     Verbatim,
     RipRelative,
     /// `jmp`.
-    Jump(u64),
+    Jump(ProcAddr),
     /// `jcc`, with its condition code.
-    Conditional(u8, u64),
+    Conditional(u8, ProcAddr),
     /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
-    Counted(u64),
+    Counted(ProcAddr),
     /// `call`.
-    Call(u64),
+    Call(ProcAddr),
     /// `call` through a register or memory.
     IndirectCall(IndirectCall),
 }
@@ -84,28 +85,28 @@ impl Piece<'_> {
         }
     }
 
-    fn emit(&self, at: u64, offsets: &[(u64, u64)], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let next = at.wrapping_add(self.new_len());
-        let reach = |target: u64| {
+    fn emit(&self, at: ProcAddr, offsets: &[(ProcAddr, ProcAddr)], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let next = at.0.wrapping_add(self.new_len());
+        let reach = |target: ProcAddr| {
             displacement32(next, target).map(i32::to_le_bytes).ok_or(Refusal::OutOfReach { from: at, target })
         };
         match self.form {
             Form::Call(target) => {
-                push_return_address(self.instruction.next_ip(), out);
+                push_return_address(ProcAddr(self.instruction.next_ip()), out);
                 out.push(0xe9);
                 out.extend(reach(target)?);
             }
             Form::IndirectCall(call) => {
-                push_return_address(self.instruction.next_ip(), out);
+                push_return_address(ProcAddr(self.instruction.next_ip()), out);
                 let displacement = match call {
-                    IndirectCall::RipRelative => reach(self.instruction.ip_rel_memory_address())?,
+                    IndirectCall::RipRelative => reach(ProcAddr(self.instruction.ip_rel_memory_address()))?,
                     _ => [0; 4],
                 };
                 call.put_jump(self.bytes, displacement, out);
             }
             Form::Verbatim => out.extend_from_slice(self.bytes),
             Form::RipRelative => {
-                let displacement = reach(self.instruction.ip_rel_memory_address())?;
+                let displacement = reach(ProcAddr(self.instruction.ip_rel_memory_address()))?;
                 let start = out.len() + self.constants.displacement_offset();
                 out.extend_from_slice(self.bytes);
                 out[start..start + displacement.len()].copy_from_slice(&displacement);
@@ -130,18 +131,18 @@ impl Piece<'_> {
 }
 
 /// Where a branch to `target` goes after the move.
-fn moved_target(target: u64, offsets: &[(u64, u64)]) -> u64 {
+fn moved_target(target: ProcAddr, offsets: &[(ProcAddr, ProcAddr)]) -> ProcAddr {
     offsets.iter().find(|(old, _)| *old == target).map_or(target, |(_, new)| *new)
 }
 
-fn split(bytes: &[u8], from: u64) -> Result<Vec<Piece<'_>>, Refusal> {
-    let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+fn split(bytes: &[u8], from: ProcAddr) -> Result<Vec<Piece<'_>>, Refusal> {
+    let mut decoder = Decoder::with_ip(64, bytes, from.0, DecoderOptions::NONE);
     let mut pieces = Vec::new();
     while decoder.can_decode() {
         let start = decoder.position();
         let instruction = decoder.decode();
         if instruction.is_invalid() {
-            return Err(Refusal::Undecodable { at: instruction.ip() });
+            return Err(Refusal::Undecodable { at: ProcAddr(instruction.ip()) });
         }
         let constants = decoder.get_constant_offsets(&instruction);
         let form = form(&instruction, &constants)?;
@@ -152,7 +153,7 @@ fn split(bytes: &[u8], from: u64) -> Result<Vec<Piece<'_>>, Refusal> {
 
 fn form(instruction: &Instruction, constants: &ConstantOffsets) -> Result<Form, Refusal> {
     crate::instruction::check_movable(instruction)?;
-    let at = instruction.ip();
+    let at = ProcAddr(instruction.ip());
     if let Some(target) = near_target(instruction) {
         return match instruction.flow_control() {
             FlowControl::UnconditionalBranch => Ok(Form::Jump(target)),
@@ -222,7 +223,7 @@ mod tests {
             ("cut_short", &[0x48, 0x8b], Err("undecodable")),
         ];
         for &(name, bytes, ref want) in rows {
-            let got = relocate(bytes, 0x1000, 0x9000);
+            let got = relocate(bytes, ProcAddr(0x1000), ProcAddr(0x9000));
             let got = got.as_ref().map(|moved| moved.bytes.as_slice()).map_err(Refusal::label);
             assert_eq!(got, *want, "{name}");
         }
@@ -231,15 +232,16 @@ mod tests {
     #[test]
     fn offsets_name_every_instruction() {
         let bytes = [0x90, 0x74, 0x10, 0xe3, 0x10, 0xc3];
-        let moved = relocate(&bytes, 0x1000, 0x9000).expect("all of these can be moved");
-        assert_eq!(moved.offsets, [(0x1000, 0x9000), (0x1001, 0x9001), (0x1003, 0x9007), (0x1005, 0x9010)]);
+        let moved = relocate(&bytes, ProcAddr(0x1000), ProcAddr(0x9000)).expect("all of these can be moved");
+        let want = [(0x1000, 0x9000), (0x1001, 0x9001), (0x1003, 0x9007), (0x1005, 0x9010)];
+        assert_eq!(moved.offsets, want.map(|(old, new)| (ProcAddr(old), ProcAddr(new))));
     }
 
     #[test]
     fn what_is_too_far_is_refused() {
         let far = 0x1000 + 0x9000_0000;
         for (name, bytes) in [("rip_relative", &[0x48, 0x8b, 0x05, 0, 0, 0, 0][..]), ("jump", &[0xeb, 0][..])] {
-            let got = relocate(bytes, 0x1000, far).map_err(|refusal| refusal.label());
+            let got = relocate(bytes, ProcAddr(0x1000), ProcAddr(far)).map_err(|refusal| refusal.label());
             assert_eq!(got, Err("out of reach"), "{name}");
         }
     }

@@ -1,161 +1,102 @@
 //! The same decisions for another place: a file is mapped somewhere else in each process, its code is the same.
 //!
-//! Addresses of sites and refusals may so be kept as the file has them, and made a process's when they are used.
+//! Which addresses a site or a refusal has is part of its type, so that those that are kept for a file can't be taken for
+//! those of a process, and none is left behind where one becomes the other.
 //!
 //! Next: `site` and `refusal` for what they mean.
 
 use crate::{Carrier, Exit, ExitKind, JumpForm, PatchSite, Refusal, SiteKind};
 use std::ops::Range;
+use trimtab_types::{FileAddr, LoadBias};
 
 impl PatchSite {
-    /// This site with every address `by` higher, modulo 2^64.
-    pub fn shifted(&self, by: u64) -> PatchSite {
+    /// This site of a module that lies `bias` higher, at its addresses in the file.
+    pub fn in_file(&self, bias: LoadBias) -> PatchSite<FileAddr> {
+        self.moved(|at| bias.to_file(at))
+    }
+}
+
+impl PatchSite<FileAddr> {
+    /// This site in a process that has the file `bias` higher.
+    pub fn in_process(&self, bias: LoadBias) -> PatchSite {
+        self.moved(|at| bias.to_proc(at))
+    }
+}
+
+impl<A: Copy> PatchSite<A> {
+    fn moved<B>(&self, to: impl Fn(A) -> B + Copy) -> PatchSite<B> {
         let kind = match self.kind {
             SiteKind::Entry => SiteKind::Entry,
-            SiteKind::Exit(exit) => SiteKind::Exit(exit.shifted(by)),
-            SiteKind::Whole(exit) => SiteKind::Whole(exit.shifted(by)),
-            SiteKind::At(at) => SiteKind::At(at.wrapping_add(by)),
+            SiteKind::Exit(exit) => SiteKind::Exit(exit.moved(to)),
+            SiteKind::Whole(exit) => SiteKind::Whole(exit.moved(to)),
+            SiteKind::At(at) => SiteKind::At(to(at)),
         };
         let jump = match self.jump {
             JumpForm::Near5 => JumpForm::Near5,
-            JumpForm::Short2 { via } => JumpForm::Short2 { via: via.wrapping_add(by) },
+            JumpForm::Short2 { via } => JumpForm::Short2 { via: to(via) },
         };
         PatchSite {
-            at: self.at.wrapping_add(by),
-            overwritten: range(&self.overwritten, by),
-            displaced: range(&self.displaced, by),
-            resume: self.resume.map(|at| at.wrapping_add(by)),
+            at: to(self.at),
+            overwritten: range(&self.overwritten, to),
+            displaced: range(&self.displaced, to),
+            resume: self.resume.map(to),
             jump,
             kind,
-            carrier: self.carrier.as_ref().map(|carrier| carrier.shifted(by)),
+            carrier: self.carrier.as_ref().map(|carrier| Carrier {
+                overwritten: range(&carrier.overwritten, to),
+                displaced: range(&carrier.displaced, to),
+                resume: carrier.resume.map(to),
+            }),
         }
     }
 }
 
-impl Carrier {
-    fn shifted(&self, by: u64) -> Carrier {
-        Carrier {
-            overwritten: range(&self.overwritten, by),
-            displaced: range(&self.displaced, by),
-            resume: self.resume.map(|at| at.wrapping_add(by)),
-        }
-    }
-}
-
-impl Exit {
-    fn shifted(self, by: u64) -> Exit {
+impl<A: Copy> Exit<A> {
+    fn moved<B>(self, to: impl Fn(A) -> B) -> Exit<B> {
         let kind = match self.kind {
-            ExitKind::TailJump { target } => ExitKind::TailJump { target: target.wrapping_add(by) },
-            ExitKind::ConditionalTailJump { target } => {
-                ExitKind::ConditionalTailJump { target: target.wrapping_add(by) }
-            }
-            ExitKind::RunsInto { target } => ExitKind::RunsInto { target: target.wrapping_add(by) },
-            other @ (ExitKind::Ret { .. } | ExitKind::IndirectTailJump | ExitKind::FallsThrough) => other,
+            ExitKind::TailJump { target } => ExitKind::TailJump { target: to(target) },
+            ExitKind::ConditionalTailJump { target } => ExitKind::ConditionalTailJump { target: to(target) },
+            ExitKind::RunsInto { target } => ExitKind::RunsInto { target: to(target) },
+            ExitKind::Ret { pop } => ExitKind::Ret { pop },
+            ExitKind::IndirectTailJump => ExitKind::IndirectTailJump,
+            ExitKind::FallsThrough => ExitKind::FallsThrough,
         };
-        Exit { at: self.at.wrapping_add(by), kind, ..self }
+        Exit { at: to(self.at), len: self.len, kind }
     }
 }
 
 impl Refusal {
-    /// This refusal with every address `by` higher, modulo 2^64.
-    pub fn shifted(mut self, by: u64) -> Refusal {
-        let addresses: [Option<&mut u64>; 2] = match &mut self {
-            Refusal::Body { .. } => [None, None],
-            Refusal::BadRanges { entry } => [Some(entry), None],
-            Refusal::MisalignedCode { target } => [Some(target), None],
-            Refusal::Irreducible { header } => [Some(header), None],
-            Refusal::TargetInside { at, target } => [Some(at), Some(target)],
-            Refusal::UnresolvedJump { at, jump } => [Some(at), Some(jump)],
-            Refusal::LoopToFirstInstruction { at, from } => [Some(at), Some(from)],
-            Refusal::CallDisplaced { patch, at } => [Some(patch), Some(at)],
-            Refusal::OutOfReach { from, target } => [Some(from), Some(target)],
-            Refusal::NoWay { from, to } => [Some(from), Some(to)],
-            Refusal::Undecodable { at }
-            | Refusal::NoRoom { at, .. }
-            | Refusal::NoSpringboard { at, .. }
-            | Refusal::Unmovable { at, .. }
-            | Refusal::Restartable { at }
-            | Refusal::MayFault { at }
-            | Refusal::CrossesPage { at }
-            | Refusal::FallsThrough { at }
-            | Refusal::ExitInsideEntry { at }
-            | Refusal::MaybeData { at }
-            | Refusal::NoInstruction { at }
-            | Refusal::Taken { at } => [Some(at), None],
-        };
-        addresses.into_iter().flatten().for_each(|address| *address = address.wrapping_add(by));
-        self
+    /// This refusal of a module that lies `bias` higher, at its addresses in the file.
+    pub fn in_file(self, bias: LoadBias) -> Refusal<FileAddr> {
+        use Refusal as R;
+        let to = |at| bias.to_file(at);
+        match self {
+            R::Body { what } => R::Body { what },
+            R::BadRanges { entry } => R::BadRanges { entry: to(entry) },
+            R::Undecodable { at } => R::Undecodable { at: to(at) },
+            R::MisalignedCode { target } => R::MisalignedCode { target: to(target) },
+            R::TargetInside { at, target } => R::TargetInside { at: to(at), target: to(target) },
+            R::UnresolvedJump { at, jump } => R::UnresolvedJump { at: to(at), jump: to(jump) },
+            R::LoopToFirstInstruction { at, from } => R::LoopToFirstInstruction { at: to(at), from: to(from) },
+            R::NoRoom { at, bytes } => R::NoRoom { at: to(at), bytes },
+            R::NoSpringboard { at, bytes } => R::NoSpringboard { at: to(at), bytes },
+            R::CallDisplaced { patch, at } => R::CallDisplaced { patch: to(patch), at: to(at) },
+            R::Unmovable { at, what } => R::Unmovable { at: to(at), what },
+            R::Restartable { at } => R::Restartable { at: to(at) },
+            R::MayFault { at } => R::MayFault { at: to(at) },
+            R::CrossesPage { at } => R::CrossesPage { at: to(at) },
+            R::FallsThrough { at } => R::FallsThrough { at: to(at) },
+            R::ExitInsideEntry { at } => R::ExitInsideEntry { at: to(at) },
+            R::MaybeData { at } => R::MaybeData { at: to(at) },
+            R::NoInstruction { at } => R::NoInstruction { at: to(at) },
+            R::NoWay { from, to: target } => R::NoWay { from: to(from), to: to(target) },
+            R::Taken { at } => R::Taken { at: to(at) },
+            R::Irreducible { header } => R::Irreducible { header: to(header) },
+            R::OutOfReach { from, target } => R::OutOfReach { from: to(from), target: to(target) },
+        }
     }
 }
 
-fn range(range: &Range<u64>, by: u64) -> Range<u64> {
-    range.start.wrapping_add(by)..range.end.wrapping_add(by)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BY: u64 = 0x5500_0000_0000;
-
-    #[test]
-    fn every_address_of_a_site_moves_along() {
-        let exit = |kind| Exit { at: 0x1010, len: 1, kind };
-        let carrier = Carrier { overwritten: 0x1020..0x1025, displaced: 0x1020..0x102a, resume: Some(0x102a) };
-        let kinds = [
-            SiteKind::Entry,
-            SiteKind::Exit(exit(ExitKind::Ret { pop: 8 })),
-            SiteKind::Exit(exit(ExitKind::TailJump { target: 0x1100 })),
-            SiteKind::Whole(exit(ExitKind::ConditionalTailJump { target: 0x1100 })),
-            SiteKind::Exit(exit(ExitKind::RunsInto { target: 0x1100 })),
-            SiteKind::At(0x1000),
-        ];
-        for kind in kinds {
-            let site = PatchSite {
-                at: 0x1000,
-                overwritten: 0x1000..0x1002,
-                displaced: 0x1000..0x1003,
-                resume: Some(0x1003),
-                jump: JumpForm::Short2 { via: 0x1025 },
-                kind,
-                carrier: Some(carrier.clone()),
-            };
-            // No small number may be left where every address has the high bits of `BY`.
-            let moved = format!("{:#x?}", site.shifted(BY));
-            let left = moved.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with("0x1"));
-            let left: Vec<&str> = left.filter(|word| word.len() > 4).collect();
-            assert_eq!(left, [""; 0], "{kind:?}");
-            assert_eq!(site.shifted(BY).shifted(BY.wrapping_neg()), site, "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn every_address_of_a_refusal_moves_along() {
-        let (at, target) = (0x1000, 0x1100);
-        let rows = [
-            Refusal::BadRanges { entry: at },
-            Refusal::Undecodable { at },
-            Refusal::MisalignedCode { target },
-            Refusal::TargetInside { at, target },
-            Refusal::UnresolvedJump { at, jump: target },
-            Refusal::LoopToFirstInstruction { at, from: target },
-            Refusal::NoRoom { at, bytes: 1 },
-            Refusal::NoSpringboard { at, bytes: 2 },
-            Refusal::CallDisplaced { patch: at, at: target },
-            Refusal::Unmovable { at, what: "trap" },
-            Refusal::CrossesPage { at },
-            Refusal::FallsThrough { at },
-            Refusal::ExitInsideEntry { at },
-            Refusal::MaybeData { at },
-            Refusal::NoInstruction { at },
-            Refusal::Irreducible { header: at },
-            Refusal::OutOfReach { from: at, target },
-            Refusal::NoWay { from: at, to: target },
-        ];
-        for refusal in rows {
-            let moved = refusal.clone().shifted(BY).to_string();
-            assert!(moved.contains("0x550000001") && !moved.contains("0x1"), "{moved}");
-            assert_eq!(refusal.clone().shifted(BY).shifted(BY.wrapping_neg()), refusal);
-        }
-    }
+fn range<A: Copy, B>(range: &Range<A>, to: impl Fn(A) -> B) -> Range<B> {
+    to(range.start)..to(range.end)
 }

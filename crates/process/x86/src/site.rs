@@ -15,62 +15,63 @@ use crate::padding::{padding_end, padding_runs};
 use crate::{Analysis, Exit, ExitKind, FunctionCode, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Springboards};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
-/// A place to patch.
+/// A place to patch, at addresses of a process or, as `A`, of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PatchSite {
+pub struct PatchSite<A = ProcAddr> {
     /// First overwritten byte: where the jump goes.
-    pub at: u64,
+    pub at: A,
     /// Exactly the bytes of the jump. Nothing else is written here (a springboard is written elsewhere).
-    pub overwritten: Range<u64>,
+    pub overwritten: Range<A>,
     /// Whole instructions that run in the island instead. For exits and whole functions they end with the leaving
     /// instruction. May end before or behind `overwritten`; a thread standing inside at any but the first
     /// instruction must be moved with them.
-    pub displaced: Range<u64>,
+    pub displaced: Range<A>,
     /// Where the island jumps back to; none if the displaced instructions never run on.
-    pub resume: Option<u64>,
+    pub resume: Option<A>,
     /// The jump that fits.
-    pub jump: JumpForm,
+    pub jump: JumpForm<A>,
     /// The kind of passage.
-    pub kind: SiteKind,
+    pub kind: SiteKind<A>,
     /// The patch that frees the springboard's bytes, if they are code: it must be in place before the springboard.
     /// Several sites may share one.
-    pub carrier: Option<Carrier>,
+    pub carrier: Option<Carrier<A>>,
 }
 
 /// The jump that fits at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum JumpForm {
+pub enum JumpForm<A = ProcAddr> {
     /// `jmp rel32` to the island.
     Near5,
     /// `jmp rel8` to a `jmp rel32` at `via`: five bytes of padding, or freed by a carrier, that become part of the
     /// patch.
     Short2 {
         /// The springboard's address.
-        via: u64,
+        via: A,
     },
 }
 
 impl PatchSite {
     /// Every byte that the patch overwrites or takes out of use here.
-    pub fn covered(&self) -> Range<u64> {
+    pub fn covered(&self) -> Range<ProcAddr> {
         self.at..self.displaced.end.max(self.overwritten.end)
     }
 }
 
 /// The kind of passage at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SiteKind {
+pub enum SiteKind<A = ProcAddr> {
     /// Every call, before its first instruction.
     Entry,
     /// Every leave by this exit: the probe belongs right before the last displaced instruction.
-    Exit(Exit),
+    Exit(Exit<A>),
     /// Both: the entry probe belongs before the displaced instructions, the exit probe before the last of them. The
     /// last may be a conditional tail jump; then there is an address to resume at.
-    Whole(Exit),
+    Whole(Exit<A>),
     /// Every pass of the displaced instruction at this address, before it. Flags and all registers may be in use, and so
     /// may the red zone below the stack pointer.
-    At(u64),
+    At(A),
 }
 
 /// All sites of one function; no two overlap, save that a `Whole` site stands for the entry and one exit.
@@ -148,7 +149,7 @@ pub fn exit_sites(
 }
 
 /// Bytes that the function's own patches overwrite and that springboards must therefore leave alone.
-pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<u64>> {
+pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<ProcAddr>> {
     Draft::new(code, analysis).reserved()
 }
 
@@ -171,12 +172,12 @@ impl Room<'_> {
                 return Ok(shape.site(JumpForm::Short2 { via }));
             }
         }
-        let nearest = shapes.first().map_or(0..0, |shape| shape.displaced.clone());
+        let nearest = shapes.first().map_or(Range::default(), |shape| shape.displaced.clone());
         Err(Refusal::NoSpringboard { at: nearest.start, bytes: nearest.end - nearest.start })
     }
 
     /// The first of the shapes that a carrier can give a springboard, `taken` being out of bounds for the carrier.
-    pub(crate) fn settle_carried(&mut self, shapes: &[Shape], taken: &[Range<u64>]) -> Option<PatchSite> {
+    pub(crate) fn settle_carried(&mut self, shapes: &[Shape], taken: &[Range<ProcAddr>]) -> Option<PatchSite> {
         let free = shapes.iter().filter(|shape| self.carriers.leave_alone(&shape.covered())).collect::<Vec<_>>();
         free.into_iter().filter(|shape| shape.jump_len == SHORT_JUMP_LEN).find_map(|shape| {
             let mut taken = taken.to_vec();
@@ -191,18 +192,18 @@ impl Room<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) jump_len: u64,
-    pub(crate) displaced: Range<u64>,
-    pub(crate) resume: Option<u64>,
+    pub(crate) displaced: Range<ProcAddr>,
+    pub(crate) resume: Option<ProcAddr>,
     pub(crate) kind: SiteKind,
 }
 
 impl Shape {
-    pub(crate) fn overwritten(&self) -> Range<u64> {
+    pub(crate) fn overwritten(&self) -> Range<ProcAddr> {
         self.displaced.start..self.displaced.start + self.jump_len
     }
 
     /// Every byte that is overwritten or taken out of use.
-    pub(crate) fn covered(&self) -> Range<u64> {
+    pub(crate) fn covered(&self) -> Range<ProcAddr> {
         self.displaced.start..self.displaced.end.max(self.overwritten().end)
     }
 
@@ -238,12 +239,12 @@ impl Draft {
     }
 
     /// The bytes that the entry patch displaces or overwrites.
-    fn entry_range(&self) -> Range<u64> {
+    fn entry_range(&self) -> Range<ProcAddr> {
         let shapes = self.entry.iter().flatten().map(Shape::covered);
         shapes.reduce(|one, other| one.start..one.end.max(other.end)).unwrap_or_default()
     }
 
-    fn reserved(&self) -> Vec<Range<u64>> {
+    fn reserved(&self) -> Vec<Range<ProcAddr>> {
         let plans = self.exits.iter().map(|(_, plan)| plan).chain([&self.entry]);
         plans.flatten().filter_map(|shapes| shapes.first()).map(Shape::overwritten).collect()
     }
@@ -259,7 +260,7 @@ impl Draft {
         if !lacks(entry) && !exits.iter().any(|(_, site)| lacks(site)) {
             return;
         }
-        let mut taken: Vec<Range<u64>> = vec![self.entry_range()];
+        let mut taken: Vec<Range<ProcAddr>> = vec![self.entry_range()];
         // Nobody may take what another site of the function still needs.
         let smallest = |plan: &Result<Vec<Shape>, Refusal>| {
             plan.iter().flatten().map(Shape::covered).min_by_key(|covered| covered.end - covered.start)
@@ -335,7 +336,7 @@ impl Planner<'_> {
     }
 
     /// The shape that displaces as many instructions from `start` as a jump of `jump_len` bytes needs.
-    fn shape_from(&self, start: u64, jump_len: u64, calls: Calls) -> Result<Shape, Refusal> {
+    fn shape_from(&self, start: ProcAddr, jump_len: u64, calls: Calls) -> Result<Shape, Refusal> {
         check_page(start, jump_len)?;
         let mut at = start;
         loop {
@@ -360,14 +361,14 @@ impl Planner<'_> {
     }
 
     /// The shape whose last instruction is a call: the callee returns behind it, so nothing resumes.
-    fn call_at_end(&self, start: u64, jump_len: u64, call: &Step, calls: Calls) -> Result<Shape, Refusal> {
+    fn call_at_end(&self, start: ProcAddr, jump_len: u64, call: &Step, calls: Calls) -> Result<Shape, Refusal> {
         if calls == Calls::Stay || call.end() - start < jump_len {
             return Err(Refusal::CallDisplaced { patch: start, at: call.at });
         }
         Ok(Shape { jump_len, displaced: start..call.end(), resume: None, kind: SiteKind::Entry })
     }
 
-    fn whole_or_jump(&self, start: u64, jump_len: u64, last: &Step) -> Result<Shape, Refusal> {
+    fn whole_or_jump(&self, start: ProcAddr, jump_len: u64, last: &Step) -> Result<Shape, Refusal> {
         let bytes = padding_end(self.code, self.analysis, last.end()) - start;
         if bytes < jump_len {
             return Err(Refusal::NoRoom { at: start, bytes });
@@ -376,13 +377,13 @@ impl Planner<'_> {
         Ok(Shape { jump_len, displaced: start..last.end(), resume: None, kind })
     }
 
-    pub(crate) fn exit_at(&self, at: u64) -> Option<&Exit> {
+    pub(crate) fn exit_at(&self, at: ProcAddr) -> Option<&Exit> {
         let exits = &self.analysis.exits;
         exits.binary_search_by_key(&at, |exit| exit.at).ok().map(|index| &exits[index]).filter(|exit| exit.len > 0)
     }
 
     /// The instruction at `at`, if it may be displaced by a patch that begins at `start`.
-    pub(crate) fn step_inside(&self, start: u64, at: u64) -> Result<Step, Refusal> {
+    pub(crate) fn step_inside(&self, start: ProcAddr, at: ProcAddr) -> Result<Step, Refusal> {
         let index = self.analysis.index_of(at).ok_or(Refusal::FallsThrough { at })?;
         let step = self.analysis.steps[index];
         if at != start && self.analysis.may_be_entered(at) {
@@ -392,7 +393,7 @@ impl Planner<'_> {
         Ok(step)
     }
 
-    pub(crate) fn check_displaceable(&self, start: u64, step: &Step) -> Result<(), Refusal> {
+    pub(crate) fn check_displaceable(&self, start: ProcAddr, step: &Step) -> Result<(), Refusal> {
         if let Some(target) = self.analysis.first_target(step.at + 1..step.end()) {
             return Err(Refusal::TargetInside { at: start, target });
         }
@@ -404,7 +405,7 @@ impl Planner<'_> {
         }
     }
 
-    pub(crate) fn target_refusal(&self, at: u64, target: u64) -> Refusal {
+    pub(crate) fn target_refusal(&self, at: ProcAddr, target: ProcAddr) -> Refusal {
         match self.analysis.unresolved_indirect.first() {
             Some(&jump) if self.analysis.first_target(target..target + 1).is_none() => {
                 Refusal::UnresolvedJump { at, jump }
@@ -413,7 +414,7 @@ impl Planner<'_> {
         }
     }
 
-    fn exit(&self, exit: &Exit, entry: &Range<u64>) -> Result<Vec<Shape>, Refusal> {
+    fn exit(&self, exit: &Exit, entry: &Range<ProcAddr>) -> Result<Vec<Shape>, Refusal> {
         if exit.kind == ExitKind::FallsThrough {
             return Err(Refusal::FallsThrough { at: exit.at });
         }
@@ -423,7 +424,7 @@ impl Planner<'_> {
         if self.analysis.may_hold_data && !self.analysis.is_reached(exit.at) {
             return Err(Refusal::MaybeData { at: exit.at });
         }
-        let floor = if exit.at >= entry.end { entry.end } else { 0 };
+        let floor = if exit.at >= entry.end { entry.end } else { ProcAddr(0) };
         let (starts, stop) = self.starts_before(exit, floor);
         if let Some(shape) = self.exit_shapes(exit, &starts, NEAR_JUMP_LEN).into_iter().next() {
             return Ok(vec![shape]);
@@ -436,7 +437,7 @@ impl Planner<'_> {
     }
 
     /// Where a patch for `exit` may begin, nearest first, and what ends the search. Not below `floor`.
-    pub(crate) fn starts_before(&self, exit: &Exit, floor: u64) -> (Vec<u64>, Option<Refusal>) {
+    pub(crate) fn starts_before(&self, exit: &Exit, floor: ProcAddr) -> (Vec<ProcAddr>, Option<Refusal>) {
         let mut starts = Vec::new();
         let Some(mut index) = self.analysis.index_of(exit.at) else { return (starts, None) };
         loop {
@@ -462,7 +463,7 @@ impl Planner<'_> {
     }
 
     /// The instruction that control comes from, unless it is an exit itself or lies below `floor`.
-    fn step_before(&self, index: usize, floor: u64) -> Option<usize> {
+    fn step_before(&self, index: usize, floor: ProcAddr) -> Option<usize> {
         let before = index.checked_sub(1)?;
         let step = &self.analysis.steps[before];
         let comes_from =
@@ -471,27 +472,27 @@ impl Planner<'_> {
     }
 
     /// The shapes at all `starts`. Those that overwrite the least padding come first, because springboards need it.
-    pub(crate) fn exit_shapes(&self, exit: &Exit, starts: &[u64], jump_len: u64) -> Vec<Shape> {
+    pub(crate) fn exit_shapes(&self, exit: &Exit, starts: &[ProcAddr], jump_len: u64) -> Vec<Shape> {
         let shapes = starts.iter().filter_map(|&start| self.exit_shape(exit, start, jump_len));
         let mut shapes: Vec<Shape> = shapes.collect();
-        shapes.sort_by_key(|shape| shape.overwritten().end.saturating_sub(exit.end()));
+        shapes.sort_by_key(|shape| shape.overwritten().end.0.saturating_sub(exit.end().0));
         shapes
     }
 
-    fn exit_shape(&self, exit: &Exit, start: u64, jump_len: u64) -> Option<Shape> {
+    fn exit_shape(&self, exit: &Exit, start: ProcAddr, jump_len: u64) -> Option<Shape> {
         let fits = self.exit_room_end(exit) - start >= jump_len && check_page(start, jump_len).is_ok();
         let resume = (!exit.is_unconditional()).then(|| exit.end());
         fits.then(|| Shape { jump_len, displaced: start..exit.end(), resume, kind: SiteKind::Exit(*exit) })
     }
 
-    fn exit_room_end(&self, exit: &Exit) -> u64 {
+    fn exit_room_end(&self, exit: &Exit) -> ProcAddr {
         match exit.is_unconditional() {
             true => padding_end(self.code, self.analysis, exit.end()),
             false => exit.end(),
         }
     }
 
-    fn exit_refusal(&self, exit: &Exit, starts: &[u64], stop: Option<Refusal>) -> Refusal {
+    fn exit_refusal(&self, exit: &Exit, starts: &[ProcAddr], stop: Option<Refusal>) -> Refusal {
         let room_end = self.exit_room_end(exit);
         let crosses = starts.iter().find(|&&start| room_end - start >= SHORT_JUMP_LEN);
         match (crosses, stop) {
@@ -505,8 +506,8 @@ impl Planner<'_> {
 /// How far before an exit's end a patch may begin; far more than a jump needs, also around a page boundary.
 const EXIT_DISPLACED_MAX: u64 = 48;
 
-pub(crate) fn check_page(at: u64, jump_len: u64) -> Result<(), Refusal> {
-    match at / PAGE_BYTES == (at + jump_len - 1) / PAGE_BYTES {
+pub(crate) fn check_page(at: ProcAddr, jump_len: u64) -> Result<(), Refusal> {
+    match at.0 / PAGE_BYTES == (at.0 + jump_len - 1) / PAGE_BYTES {
         true => Ok(()),
         false => Err(Refusal::CrossesPage { at }),
     }

@@ -13,6 +13,7 @@ use iced_x86::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// General registers, by their numbers in machine code.
 pub const GENERAL_REGISTERS: usize = 16;
@@ -28,7 +29,7 @@ const STEPS_PER_BYTE_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The program's instruction at this address, before it runs.
-    Instruction(u64),
+    Instruction(ProcAddr),
     /// The first instruction of a function of ours, right after the call.
     Called,
 }
@@ -39,7 +40,7 @@ pub enum StackPlace {
     /// At the origin.
     Origin(i64),
     /// After the instruction at this address had aligned it.
-    Aligned(u64, i64),
+    Aligned(ProcAddr, i64),
 }
 
 /// The value of a register or a word of the stack.
@@ -66,22 +67,22 @@ pub struct StackState {
 #[derive(Clone, Copy, Debug)]
 pub struct OurCode<'a> {
     /// Address of the first byte.
-    pub at: u64,
+    pub at: ProcAddr,
     /// The code; constants may lie between.
     pub bytes: &'a [u8],
     /// Addresses where it is entered, with what is known there.
-    pub entries: &'a [(u64, Origin)],
+    pub entries: &'a [(ProcAddr, Origin)],
     /// Copies of the program's instructions by their addresses here, with the addresses of the originals.
-    pub copies: &'a BTreeMap<u64, u64>,
+    pub copies: &'a BTreeMap<ProcAddr, ProcAddr>,
 }
 
 /// The result of following a piece of code.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     /// Each instruction that is reached, with what is known in front of it.
-    pub states: BTreeMap<u64, (Range<u64>, StackState)>,
+    pub states: BTreeMap<ProcAddr, (Range<ProcAddr>, StackState)>,
     /// Addresses outside that are called.
-    pub called: Vec<u64>,
+    pub called: Vec<ProcAddr>,
 }
 
 impl StackPlace {
@@ -180,18 +181,18 @@ pub fn follow(code: &OurCode<'_>) -> Course {
 struct Following<'a> {
     code: &'a OurCode<'a>,
     course: Course,
-    pending: Vec<u64>,
+    pending: Vec<ProcAddr>,
     /// The targets of our jumps to calculated places, and the state there.
-    indirect: Vec<(u64, StackState)>,
+    indirect: Vec<(ProcAddr, StackState)>,
     facts: InstructionInfoFactory,
     steps_left: usize,
 }
 
 impl Following<'_> {
-    fn decode(&self, address: u64) -> Option<Instruction> {
-        let offset = usize::try_from(address.checked_sub(self.code.at)?).ok()?;
+    fn decode(&self, address: ProcAddr) -> Option<Instruction> {
+        let offset = usize::try_from(address.0.checked_sub(self.code.at.0)?).ok()?;
         let bytes = self.code.bytes.get(offset..).filter(|bytes| !bytes.is_empty())?;
-        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        let instruction = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
 
@@ -203,8 +204,8 @@ impl Following<'_> {
     }
 
     /// Such a jump of ours leads to one of the pieces right behind it, up to code that is entered in another way.
-    fn go_through(&mut self, from: u64, state: &StackState) {
-        let known: BTreeSet<u64> = self.course.states.keys().copied().collect();
+    fn go_through(&mut self, from: ProcAddr, state: &StackState) {
+        let known: BTreeSet<ProcAddr> = self.course.states.keys().copied().collect();
         let mut address = from;
         while let Some(instruction) = self.decode(address).filter(|_| self.steps_left > 0) {
             if known.contains(&address) {
@@ -214,12 +215,12 @@ impl Following<'_> {
                 self.come_to(address, state.clone());
                 self.go_on();
             }
-            address = instruction.next_ip();
+            address = ProcAddr(instruction.next_ip());
         }
     }
 
     /// The state when control comes to an address. Where a copy stands, all is as at its original.
-    fn come_to(&mut self, address: u64, state: StackState) {
+    fn come_to(&mut self, address: ProcAddr, state: StackState) {
         let Some(instruction) = self.decode(address) else { return };
         let copied = self.code.copies.get(&address);
         let state = copied.map_or(state, |original| StackState::at(Origin::Instruction(*original)));
@@ -230,30 +231,30 @@ impl Following<'_> {
                 }
             }
             None => {
-                self.course.states.insert(address, (address..instruction.next_ip(), state));
+                self.course.states.insert(address, (address..ProcAddr(instruction.next_ip()), state));
             }
         }
         self.pending.push(address);
     }
 
-    fn pass(&mut self, address: u64) {
+    fn pass(&mut self, address: ProcAddr) {
         let (Some(instruction), Some((_, state))) = (self.decode(address), self.course.states.get(&address)) else {
             return;
         };
         let mut state = state.clone();
         self.run(&instruction, &mut state);
-        let next = instruction.next_ip();
+        let next = ProcAddr(instruction.next_ip());
         match instruction.flow_control() {
             FlowControl::Next => {
                 // A copy's length is its original's, so what follows that is known from the tables, too.
                 let copied = self.code.copies.get(&address);
-                let after = copied.map(|original| original.wrapping_add(instruction.len() as u64));
+                let after = copied.map(|original| ProcAddr(original.0.wrapping_add(instruction.len() as u64)));
                 let state = after.map_or(state, |after| StackState::at(Origin::Instruction(after)));
                 self.come_to(next, state);
             }
-            FlowControl::UnconditionalBranch => self.come_to(instruction.near_branch_target(), state),
+            FlowControl::UnconditionalBranch => self.come_to(ProcAddr(instruction.near_branch_target()), state),
             FlowControl::ConditionalBranch => {
-                self.come_to(instruction.near_branch_target(), state.clone());
+                self.come_to(ProcAddr(instruction.near_branch_target()), state.clone());
                 self.come_to(next, state);
             }
             FlowControl::Call => self.call(&instruction, state),
@@ -268,9 +269,10 @@ impl Following<'_> {
 
     /// A call comes back, unless it only puts a word on the stack: then it leads over a breakpoint right behind it.
     fn call(&mut self, instruction: &Instruction, state: StackState) {
-        let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
-        if target == next.wrapping_add(1) && self.decode(next).is_some_and(|at| at.mnemonic() == Mnemonic::Int3) {
-            let mut state = self.course.states.get(&instruction.ip()).map_or(state, |(_, before)| before.clone());
+        let (next, target) = (ProcAddr(instruction.next_ip()), ProcAddr(instruction.near_branch_target()));
+        if target.0 == next.0.wrapping_add(1) && self.decode(next).is_some_and(|at| at.mnemonic() == Mnemonic::Int3) {
+            let mut state =
+                self.course.states.get(&ProcAddr(instruction.ip())).map_or(state, |(_, before)| before.clone());
             state.move_stack(-WORD);
             return self.come_to(target, state);
         }
@@ -288,7 +290,7 @@ impl Following<'_> {
             Mnemonic::Add => self.added(instruction, state, sum(instruction, state, 1)),
             Mnemonic::Sub => self.added(instruction, state, sum(instruction, state, -1)),
             Mnemonic::And if register_of(instruction, 0) == Some(STACK_POINTER) => {
-                state.set_stack(Some(StackPlace::Aligned(instruction.ip(), 0)));
+                state.set_stack(Some(StackPlace::Aligned(ProcAddr(instruction.ip()), 0)));
             }
             _ => self.others(instruction, state),
         }

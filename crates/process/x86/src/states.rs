@@ -11,6 +11,7 @@ use crate::instruction::Next;
 use crate::value::State;
 use iced_x86::InstructionInfoFactory;
 use std::collections::{BTreeMap, BTreeSet};
+use trimtab_types::ProcAddr;
 
 /// The states before the instructions where paths meet or begin.
 pub(crate) struct States {
@@ -24,7 +25,7 @@ pub(crate) struct States {
 
 impl States {
     /// Follows all paths from the entry and from `others` until nothing changes.
-    pub(crate) fn solve(graph: &Graph, code: &FunctionCode<'_>, others: &[u64]) -> States {
+    pub(crate) fn solve(graph: &Graph, code: &FunctionCode<'_>, others: &[ProcAddr]) -> States {
         let (before, work, blocks) = (BTreeMap::new(), BTreeSet::new(), Blocks::of(graph, code));
         let mut states = States { before, blocks, work, info: InstructionInfoFactory::new() };
         for &addr in others.iter().filter(|&&addr| addr != code.entry) {
@@ -87,7 +88,7 @@ impl States {
         }
     }
 
-    fn flow_into_place(&mut self, graph: &Graph, addr: u64, state: &State) {
+    fn flow_into_place(&mut self, graph: &Graph, addr: ProcAddr, state: &State) {
         if let Some(index) = graph.enter(addr) {
             self.flow_into(index, state);
         }

@@ -102,7 +102,7 @@ const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
 /// The code of one place while it is written.
 pub(crate) struct Writer<'a> {
-    pub(crate) at: u64,
+    pub(crate) at: ProcAddr,
     pub(crate) bytes: Vec<u8>,
     pub(crate) code: &'a ProbeCode,
 }
@@ -110,12 +110,12 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// With its beginning left free for instructions that run first.
     pub(crate) fn new(place: ProbePlace, code: &'a ProbeCode) -> Self {
-        Writer { at: place.at.0, bytes: vec![NO_OPERATION; place.room_before], code }
+        Writer { at: place.at, bytes: vec![NO_OPERATION; place.room_before], code }
     }
 }
 
 impl Writer<'_> {
-    fn here(&self) -> u64 {
+    fn here(&self) -> ProcAddr {
         self.at + self.bytes.len() as u64
     }
 
@@ -126,8 +126,8 @@ impl Writer<'_> {
     /// A 32-bit displacement to `to` from the end of an instruction that ends `after` bytes behind it.
     pub(crate) fn displacement(&self, to: ProcAddr, after: u64) -> Result<[u8; 4], Refusal> {
         // The operand of a near jump from `from` is relative to `from + 5`.
-        let from = self.here() + 4 + after - 5;
-        let jump = encode_near_jump(from, to.0)?;
+        let from = ProcAddr((self.here() + 4 + after).0 - 5);
+        let jump = encode_near_jump(from, to)?;
         Ok([jump[1], jump[2], jump[3], jump[4]])
     }
 

@@ -13,6 +13,7 @@ use crate::linear::{Extension, Linear, ReadablePlace, State, Value};
 use crate::{Analysis, ControlFlow, FunctionCode};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 const RSP: u8 = 4;
 const RBP: u8 = 5;
@@ -28,7 +29,7 @@ pub fn writes_through(
     analysis: &Analysis,
     flow: &ControlFlow,
     (argument, bytes): (u8, &Range<i64>),
-    further: &mut dyn FnMut(u64, u8, Range<i64>) -> Option<bool>,
+    further: &mut dyn FnMut(ProcAddr, u8, Range<i64>) -> Option<bool>,
 ) -> Option<bool> {
     let entry = flow.block_at(code.entry).filter(|_| flow.is_complete && flow.blocks.len() <= BLOCKS_MAX)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
@@ -51,7 +52,7 @@ pub fn writes_through(
 }
 
 /// True if the function writes to one of these addresses, or makes one of them for whatever purpose.
-pub fn writes_or_lends(code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<u64>) -> bool {
+pub fn writes_or_lends(code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<ProcAddr>) -> bool {
     let mut info = InstructionInfoFactory::new();
     let mut is_so = false;
     for_each_instruction(code, |one| {
@@ -59,13 +60,13 @@ pub fn writes_or_lends(code: &FunctionCode<'_>, analysis: &Analysis, addresses: 
         let is_plain = one.is_ip_rel_memory_operand() || one.memory_base() == Register::None;
         let at = one.memory_displacement64();
         let end = at.saturating_add(one.memory_size().size().max(1) as u64);
-        let is_there = has_memory && is_plain && at < addresses.end && end > addresses.start;
+        let is_there = has_memory && is_plain && at < addresses.end.0 && end > addresses.start.0;
         let mut is_written = || info.info(one).used_memory().iter().any(|used| is_write(used.access()));
         let is_indexed = one.memory_index() != Register::None;
         let is_number = (0..one.op_count())
-            .any(|index| is_immediate(one.op_kind(index)) && addresses.contains(&one.immediate(index)));
+            .any(|index| is_immediate(one.op_kind(index)) && addresses.contains(&ProcAddr(one.immediate(index))));
         let is_one = (is_there && (one.mnemonic() == Mnemonic::Lea || is_indexed || is_written())) || is_number;
-        is_so |= is_one && analysis.is_reached(one.ip());
+        is_so |= is_one && analysis.is_reached(ProcAddr(one.ip()));
     });
     is_so
 }
@@ -123,7 +124,7 @@ impl At<'_> {
     }
 
     /// As [`writes_through`], of the function that this instruction gives the address to.
-    fn gives(&self, further: &mut dyn FnMut(u64, u8, Range<i64>) -> Option<bool>) -> Option<bool> {
+    fn gives(&self, further: &mut dyn FnMut(ProcAddr, u8, Range<i64>) -> Option<bool>) -> Option<bool> {
         let one = self.one;
         let is_jump = one.flow_control() == FlowControl::UnconditionalBranch && one.is_jmp_short_or_near();
         let is_direct = one.is_call_near() || is_jump;
@@ -135,7 +136,8 @@ impl At<'_> {
         for argument in ARGUMENTS {
             let Some(at) = self.held(argument).filter(|at| self.reaches(*at)) else { continue };
             let from_it = self.bytes.start - at..self.bytes.end - at;
-            let writes = if is_direct { further(one.near_branch_target(), argument, from_it.clone()) } else { None };
+            let writes =
+                if is_direct { further(ProcAddr(one.near_branch_target()), argument, from_it.clone()) } else { None };
             if writes == Some(true) {
                 return writes;
             }

@@ -6,15 +6,16 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, PatchSite, Refusal, SiteKind, analyse, given_addresses,
     loop_sites,
 };
 
-const ADDR: u64 = 0x1000;
+const ADDR: ProcAddr = ProcAddr(0x1000);
 
 /// Jumps by condition and label, `.` for something else to do, `call`, `ret`; a capital letter sets a label.
-fn assemble(text: &str) -> (Vec<u8>, BTreeMap<String, u64>) {
+fn assemble(text: &str) -> (Vec<u8>, BTreeMap<String, ProcAddr>) {
     let mut a = CodeAssembler::new(64).expect("64 bits are supported");
     let mut labels: BTreeMap<String, CodeLabel> = BTreeMap::new();
     let mut places = Vec::new();
@@ -22,7 +23,7 @@ fn assemble(text: &str) -> (Vec<u8>, BTreeMap<String, u64>) {
         put(&mut a, word, &mut labels, &mut places).expect("rows hold known words");
     }
     let options = iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
-    let result = a.assemble_options(ADDR, options).expect("all labels are set");
+    let result = a.assemble_options(ADDR.0, options).expect("all labels are set");
     let offsets = &result.inner.new_instruction_offsets;
     let places = places.into_iter().map(|(label, index)| (label, ADDR + u64::from(offsets[index])));
     (result.inner.code_buffer, places.collect())
@@ -49,7 +50,7 @@ fn put(
             let to = to();
             a.lea(rax, ptr(to))
         }
-        "number" => a.mov(edi, ADDR as u32),
+        "number" => a.mov(edi, ADDR.0 as u32),
         "copy" => a.mov(rdi, rax),
         "load" => a.mov(rdi, ptr(rsp)),
         "ret" => a.ret(),
@@ -71,7 +72,7 @@ fn put(
 
 struct Lab {
     bytes: Vec<u8>,
-    places: BTreeMap<String, u64>,
+    places: BTreeMap<String, ProcAddr>,
 }
 
 impl Lab {
@@ -89,7 +90,7 @@ impl Lab {
         analyse(&self.code(), &(), &()).expect("whole instructions are assembled")
     }
 
-    fn label_at(&self, addr: u64) -> &str {
+    fn label_at(&self, addr: ProcAddr) -> &str {
         self.places.iter().find(|(_, place)| **place == addr).map_or("?", |(label, _)| label)
     }
 
@@ -165,7 +166,7 @@ fn the_pass_block_of_a_large_loop_is_found() {
 #[test]
 fn calls_that_never_come_back_lead_nowhere() {
     let (abort, rows) = (
-        0x5000,
+        ProcAddr(0x5000),
         [
             (". je:A call B . je:C A . je:B C ret", "1 B 1 back 2 out irreducible", "1 A 1 back 2 out"),
             (". je:A call . B . je:C A . je:B C ret", "1 B 1 back 2 out irreducible", "1 A 1 back 2 out"),
@@ -210,7 +211,7 @@ fn addresses_that_a_call_is_given() {
         let (analysis, start) = (lab.analysis(), ("start".to_owned(), ADDR));
         let flow = ControlFlow::of(&analysis);
         let given = given_addresses(&lab.code(), &analysis, &flow, lab.places["C"], 0).expect(name);
-        let label = |at: &u64| if *at == start.1 { start.0.clone() } else { lab.label_at(*at).to_owned() };
+        let label = |at: &ProcAddr| if *at == start.1 { start.0.clone() } else { lab.label_at(*at).to_owned() };
         let others = given.has_others.then(|| "?".to_owned());
         let found: Vec<String> = given.addresses.iter().map(label).chain(others).collect();
         assert_eq!(found.join(" "), want, "{name}: {text}");
@@ -254,7 +255,10 @@ fn dominators_and_calls() {
     assert!(["A", "B", "C"].iter().all(|label| flow.blocks[block(label)].dominator == Some(entry)));
     assert_eq!(block("C"), block("D"), "nothing jumps to D, so no block begins there");
     let [call] = flow.calls[..] else { panic!("one call: {:?}", flow.calls) };
-    assert_eq!((call.at, call.return_address, call.target), (lab.places["B"], lab.places["B"] + 5, Some(0x5000)));
+    assert_eq!(
+        (call.at, call.return_address, call.target),
+        (lab.places["B"], lab.places["B"] + 5, Some(ProcAddr(0x5000)))
+    );
     assert_eq!(call.block, block("B"));
 }
 
@@ -303,7 +307,7 @@ impl Lab {
     }
 }
 
-fn point(sites: &[PatchSite]) -> u64 {
+fn point(sites: &[PatchSite]) -> ProcAddr {
     match sites {
         [PatchSite { kind: SiteKind::At(address), .. }] => *address,
         other => panic!("no point: {other:?}"),

@@ -51,22 +51,22 @@ static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 /// The facts of a function of a library.
 struct Known<'a> {
     library: &'a Library,
-    entry: u64,
-    calls: Vec<u64>,
+    entry: ProcAddr,
+    calls: Vec<ProcAddr>,
     is_fortran: bool,
 }
 
 impl Surroundings for Known<'_> {
-    fn writes(&self, target: u64, register: u8, bytes: Range<i64>) -> Option<bool> {
-        let at = target.wrapping_sub(self.library.bias);
+    fn writes(&self, target: ProcAddr, register: u8, bytes: Range<i64>) -> Option<bool> {
+        let at = target.0.wrapping_sub(self.library.bias);
         let mut further = |target, register, bytes| self.writes(target, register, bytes);
         self.library.analysed(at, |code, analysis| {
             writes_through(code, analysis, &ControlFlow::of(analysis), (register, &bytes), &mut further)
         })?
     }
 
-    fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
-        let is_it = |one: &&Range<u64>| one.start <= address && address + u64::from(bytes) <= one.end;
+    fn variable(&self, address: ProcAddr, bytes: u32) -> Option<Range<ProcAddr>> {
+        let is_it = |one: &&Range<ProcAddr>| one.start <= address && address + u64::from(bytes) <= one.end;
         let variable = self.library.variables.iter().find(is_it)?.clone();
         let keeps = |at: u64| {
             self.library.analysed(at, |code, analysis| {
@@ -84,7 +84,7 @@ impl Surroundings for Known<'_> {
             }
             let (writes, calls) = self
                 .library
-                .analysed(target.wrapping_sub(self.library.bias), |code, analysis| {
+                .analysed(target.0.wrapping_sub(self.library.bias), |code, analysis| {
                     let calls = ControlFlow::of(analysis).calls.iter().filter_map(|call| call.target).collect();
                     (writes_or_lends(code, analysis, &variable), calls)
                 })
@@ -97,8 +97,8 @@ impl Surroundings for Known<'_> {
         Some(variable)
     }
 
-    fn leaves_alone(&self, target: u64, register: u8, (bytes, care): (Range<i64>, Care)) -> Option<Returned> {
-        let seen = self.library.analysed(target.wrapping_sub(self.library.bias), |code, analysis| {
+    fn leaves_alone(&self, target: ProcAddr, register: u8, (bytes, care): (Range<i64>, Care)) -> Option<Returned> {
+        let seen = self.library.analysed(target.0.wrapping_sub(self.library.bias), |code, analysis| {
             leaves_alone(code, analysis, &ControlFlow::of(analysis), (register, &bytes, care), self)
         });
         seen.unwrap_or_else(|| care.of_unknown(&bytes))
@@ -109,7 +109,7 @@ impl Surroundings for Known<'_> {
             self.library.analysed(*at, |code, analysis| {
                 let flow = ControlFlow::of(analysis);
                 let mut calls = flow.calls.iter().filter(|call| call.target == Some(self.entry));
-                let is_own = |call: u64| passes_own(code, analysis, &flow, (call, register, &bytes), self);
+                let is_own = |call: ProcAddr| passes_own(code, analysis, &flow, (call, register, &bytes), self);
                 calls.clone().next().map(|_| calls.all(|call| is_own(call.at)))
             })?
         });
@@ -121,21 +121,21 @@ impl Surroundings for Known<'_> {
         self.is_fortran
     }
 
-    fn source(&self, at: u64) -> Option<Source> {
-        self.library.sources.at(at.wrapping_sub(self.library.bias))
+    fn source(&self, at: ProcAddr) -> Option<Source> {
+        self.library.sources.at(at.0.wrapping_sub(self.library.bias))
     }
 
-    fn imported(&self, target: u64) -> Option<String> {
+    fn imported(&self, target: ProcAddr) -> Option<String> {
         self.library.imported(target)
     }
 
-    fn returns_twice(&self, target: u64) -> bool {
+    fn returns_twice(&self, target: ProcAddr) -> bool {
         self.library.imported(target).is_some_and(|name| name == "_setjmp")
     }
 }
 
 /// The slot that a jump at the target goes through.
-fn slot_of(target: u64) -> Option<u64> {
+fn slot_of(ProcAddr(target): ProcAddr) -> Option<u64> {
     let bytes = memory(target, 16);
     let jump = bytes.windows(2).position(|two| two == [0xff, 0x25])?;
     let distance = i32::from_le_bytes(bytes.get(jump + 2..jump + 6)?.try_into().ok()?);
@@ -168,7 +168,7 @@ fn read(registers: *const u64, place: ReadablePlace) -> u64 {
             // SAFETY: the slot holds the address of an object of the function's caller.
             (unsafe { (slot as *const u64).read_unaligned() }.wrapping_add_signed(offset), bytes)
         }
-        ReadablePlace::Fixed { address, bytes } => (address, bytes),
+        ReadablePlace::Fixed { address, bytes } => (address.0, bytes),
     };
     match bytes {
         // SAFETY: the loop itself reads these bytes in each pass.
@@ -212,8 +212,8 @@ struct Library {
     /// Empty without debugging information.
     sources: Sources,
     /// Addresses of its variables.
-    variables: Vec<Range<u64>>,
-    island: u64,
+    variables: Vec<Range<ProcAddr>>,
+    island: ProcAddr,
     /// Where it counts its iterations.
     made: *const i64,
 }
@@ -241,29 +241,29 @@ impl Library {
         let all = elf
             .symbols()
             .filter(is_data)
-            .map(|symbol| bias + symbol.address()..bias + symbol.address() + symbol.size());
+            .map(|symbol| ProcAddr(bias + symbol.address())..ProcAddr(bias + symbol.address() + symbol.size()));
         let variables = all.collect();
         let imports = imports_of(&elf).into_iter().map(|(slot, name)| (bias + slot, name)).collect();
         let sources = Sources::of(&elf);
-        Library { bias, functions, imports, sources, variables, island: island_near(bias), made }
+        Library { bias, functions, imports, sources, variables, island: ProcAddr(island_near(bias)), made }
     }
 
     /// The name of the function of another library that is called there.
-    fn imported(&self, target: u64) -> Option<String> {
+    fn imported(&self, target: ProcAddr) -> Option<String> {
         let name = self.imports.get(&slot_of(target)?)?;
         let is_own = self.functions.iter().any(|(own, ..)| own == name);
         (!is_own).then(|| name.clone())
     }
 
     /// True of functions that never return.
-    fn never_returns(&self, target: u64) -> bool {
+    fn never_returns(&self, target: ProcAddr) -> bool {
         let ends = |name: String| name.contains("__throw_") || ["__assert_fail", "exit"].contains(&name.as_str());
         self.imported(target).is_some_and(ends)
     }
 
     fn analysed<T>(&self, at: u64, then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> T) -> Option<T> {
         let (_, at, size) = self.functions.iter().find(|function| function.1 == at)?;
-        let (entry, code) = (self.bias + at, memory(self.bias + at, *size));
+        let (entry, code) = (ProcAddr(self.bias + at), memory(self.bias + at, *size));
         let range = CodeRange { addr: entry, bytes: &code, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         Some(then(&code, &analyse(&code, &(), &()).ok()?))
@@ -273,15 +273,15 @@ impl Library {
     fn run(
         &self,
         site: &PatchSite,
-        (entry, bytes): (u64, &[u8]),
+        (entry, bytes): (ProcAddr, &[u8]),
         places: [Option<ReadablePlace>; 3],
-        (start, length): (u64, i32),
+        (start, length): (ProcAddr, i32),
     ) -> Vec<([u64; 3], i64)> {
         let jump = self.write_island(site, bytes, entry);
         *WATCHED.lock().expect("no panic") = Some(Watched { places, made: self.made, read: Vec::new() });
         write(site.at, &jump);
         // SAFETY: it is a function of the library that takes a number.
-        unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(start)(length) };
+        unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(start.0)(length) };
         write(entry, bytes);
         WATCHED.lock().expect("no panic").take().map(|watched| watched.read).unwrap_or_default()
     }
@@ -289,10 +289,10 @@ impl Library {
     /// Compares how far each outermost loop of a function is said to be with the iterations it makes.
     fn check_how_far(&self, (name, at, size): (&str, u64, u64), is_fortran: bool) -> Said {
         // Some have their loop in a function that is given a place.
-        let start = self.bias + at;
+        let start = ProcAddr(self.bias + at);
         let pointed = self.functions.iter().find(|other| other.0.strip_prefix(POINTED) == Some(name));
         let (at, size) = pointed.map_or((at, size), |(_, at, size)| (*at, *size));
-        let (entry, bytes) = (self.bias + at, memory(self.bias + at, size));
+        let (entry, bytes) = (ProcAddr(self.bias + at), memory(self.bias + at, size));
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         let Ok(analysis) = analyse(&code, &(), &()) else { return Said::Unseen };
@@ -340,7 +340,7 @@ impl Library {
 
     /// Runs a function's outermost loop for all lengths; the number of passes, if all of them were foretold.
     fn check(&self, name: &str, at: u64, size: u64) -> Result<u64, String> {
-        let (entry, bytes) = (self.bias + at, memory(self.bias + at, size));
+        let (entry, bytes) = (ProcAddr(self.bias + at), memory(self.bias + at, size));
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         let analysis = analyse(&code, &(), &()).map_err(|refusal| refusal.to_string())?;
@@ -369,15 +369,14 @@ impl Library {
         Ok(passes)
     }
 
-    fn write_island(&self, site: &PatchSite, bytes: &[u8], entry: u64) -> Vec<u8> {
+    fn write_island(&self, site: &PatchSite, bytes: &[u8], entry: ProcAddr) -> Vec<u8> {
         let original = &bytes[(site.displaced.start - entry) as usize..(site.displaced.end - entry) as usize];
         let code = recording();
         let probe = |place: ProbePlace| {
             Ok(ProbeBytes { bytes: [vec![0x90; place.room_before], code.clone()].concat(), entry: 0 })
         };
         let mut enter: Vec<Box<WriteProbe<'_, Refusal>>> = vec![Box::new(probe)];
-        let island =
-            build_probe_island(site, original, ProcAddr(self.island), &mut enter, &mut []).expect("it is near");
+        let island = build_probe_island(site, original, self.island, &mut enter, &mut []).expect("it is near");
         write(self.island, &island.bytes);
         encode_near_jump(site.at, self.island + island.entry as u64).expect("it is near").to_vec()
     }
@@ -437,7 +436,7 @@ fn memory(at: u64, size: u64) -> Vec<u8> {
 }
 
 /// Writes code, which nobody runs meanwhile.
-fn write(at: u64, bytes: &[u8]) {
+fn write(ProcAddr(at): ProcAddr, bytes: &[u8]) {
     let page = at & !0xfff;
     let length = (at + bytes.len() as u64 - page) as usize;
     // SAFETY: these pages hold the library's code, or the island.

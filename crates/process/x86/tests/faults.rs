@@ -3,8 +3,10 @@
 //!
 //! Next: `faults` says what may fault, instruction by instruction; `invariants` checks it on any bytes.
 
+use trimtab_types::ProcAddr;
 use trimtab_x86::{CodeRange, FunctionCode, JumpForm, Springboards, analyse, offer_padding, own_sites, point_site};
 
+const ENTRY: ProcAddr = ProcAddr(0x1000);
 /// Padding as compilers put it behind functions.
 const PADDING: &[u8] = &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
@@ -56,8 +58,8 @@ const ROWS: &[Row] = &[
 ];
 
 fn described(code: &[u8], faults_stay: bool) -> Vec<String> {
-    let ranges = vec![CodeRange { addr: 0x1000, bytes: code, after: PADDING }];
-    let code = FunctionCode { entry: 0x1000, ranges, faults_stay, ..FunctionCode::default() };
+    let ranges = vec![CodeRange { addr: ENTRY, bytes: code, after: PADDING }];
+    let code = FunctionCode { entry: ENTRY, ranges, faults_stay, ..FunctionCode::default() };
     let analysis = analyse(&code, &(), &()).expect("whole instructions");
     let sites = own_sites(&code, &analysis);
     let all = std::iter::once(sites.entry).chain(sites.exits.into_iter().map(|(_, site)| site));
@@ -81,14 +83,14 @@ fn what_may_fault_is_not_moved_where_the_program_handles_faults() {
 
 #[test]
 fn a_point_at_what_may_fault_is_refused_and_says_why() {
-    let ranges = vec![CodeRange { addr: 0x1000, bytes: ROWS[0].code, after: PADDING }];
-    let code = FunctionCode { entry: 0x1000, ranges, faults_stay: true, ..FunctionCode::default() };
+    let ranges = vec![CodeRange { addr: ENTRY, bytes: ROWS[0].code, after: PADDING }];
+    let code = FunctionCode { entry: ENTRY, ranges, faults_stay: true, ..FunctionCode::default() };
     let analysis = analyse(&code, &(), &()).expect("whole instructions");
     let mut springboards = Springboards::new();
     offer_padding(&code, &analysis, &mut springboards);
-    let refusal = point_site(&code, &analysis, 0x1002, &mut springboards).expect_err("it is a load").to_string();
+    let refusal = point_site(&code, &analysis, ENTRY + 2, &mut springboards).expect_err("it is a load").to_string();
     for part in ["0x1002", "fault handler of its own", "probe the callers instead"] {
         assert!(refusal.contains(part), "{refusal}");
     }
-    assert!(point_site(&code, &analysis, 0x1005, &mut springboards).is_ok(), "behind the loads");
+    assert!(point_site(&code, &analysis, ENTRY + 5, &mut springboards).is_ok(), "behind the loads");
 }

@@ -24,7 +24,7 @@ const UNTOUCHED: u64 = 0x7777;
 fn asked(arena: &mut Arena, table: &[u64], address: u64) -> Option<(u64, [u64; 3])> {
     let mut answer = Box::new([UNTOUCHED; 3]);
     let lookup = FrameLookup { table: ProcAddr(table.as_ptr() as u64) };
-    let place = ProbePlace { at: ProcAddr(arena.original()), room_before: 0 };
+    let place = ProbePlace { at: arena.original(), room_before: 0 };
     let mut code = lookup.written(place).expect("it can always be written").bytes;
     // Behind it: mov eax, 1; ret
     code.extend([0xb8, 1, 0, 0, 0, 0xc3]);

@@ -56,13 +56,13 @@ fn ticks() -> u64 {
 /// Runs the code as a returning function would meet it.
 fn passes(arena: &mut Arena, words: &Words, is_open: bool, passes: &[(u64, u64)]) {
     // Memory that was never written is zero, and data is not.
-    let gate = if is_open { arena.data() } else { arena.island() };
+    let gate = if is_open { arena.data() } else { arena.island().0 };
     let gather = Gather {
         gate: ProcAddr(gate),
         words: ProcAddr(words.0.as_ptr() as u64),
         passes: passes.iter().map(|(start, end)| ProcAddr(*start)..ProcAddr(*end)).collect(),
     };
-    let code = gather.written(ProbePlace { at: ProcAddr(arena.original()), room_before: 0 }).expect("the gate is near");
+    let code = gather.written(ProbePlace { at: arena.original(), room_before: 0 }).expect("the gate is near");
     assert!(code.bytes.len() <= GATHER_BYTES_MAX, "{} bytes", code.bytes.len());
     arena.write_original(&code.bytes);
     let inputs: Vec<u64> = (1..=INPUTS as u64).map(|at| at * 0x0101_0101_0101).collect();

@@ -49,9 +49,9 @@ impl Words {
 /// Runs the code as `sigaction(signal, action, ...)` would meet it; all registers but the flags must be as before.
 fn passes(arena: &mut Arena, words: &Words, is_open: bool, signal: u64, action: u64) {
     // Memory that was never written is zero, and data is not.
-    let gate = if is_open { arena.data() } else { arena.island() };
+    let gate = if is_open { arena.data() } else { arena.island().0 };
     let hold = Hold { gate: ProcAddr(gate), words: ProcAddr(words.0.as_ptr() as u64) };
-    let place = ProbePlace { at: ProcAddr(arena.original()), room_before: 0 };
+    let place = ProbePlace { at: arena.original(), room_before: 0 };
     let code = hold.written(place).expect("the gate is near");
     arena.write_original(&code.bytes);
     let mut inputs: Vec<u64> = (1..=INPUTS as u64).map(|at| at * 0x0101_0101_0101).collect();

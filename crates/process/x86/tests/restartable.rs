@@ -3,6 +3,7 @@
 //! Next: `sites` for everything else that decides where patches may be.
 
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{CodeRange, FunctionCode, Springboards, analyse, function_sites, offer_padding, point_site};
 
 const CODE: &[u8] = &[
@@ -17,11 +18,11 @@ const CODE: &[u8] = &[
 ];
 
 /// The places that can be patched: entry, exit, and points.
-fn verdicts(restartable: &[Range<u64>]) -> Vec<String> {
+fn verdicts(restartable: &[Range<ProcAddr>]) -> Vec<String> {
     let code = FunctionCode {
-        entry: 0x1000,
-        ranges: vec![CodeRange { addr: 0x1000, bytes: CODE, after: &[] }],
-        outside_branches: &[0x1020],
+        entry: ProcAddr(0x1000),
+        ranges: vec![CodeRange { addr: ProcAddr(0x1000), bytes: CODE, after: &[] }],
+        outside_branches: &[ProcAddr(0x1020)],
         restartable,
         ..FunctionCode::default()
     };
@@ -30,7 +31,8 @@ fn verdicts(restartable: &[Range<u64>]) -> Vec<String> {
     offer_padding(&code, &analysis, &mut springboards);
     let sites = function_sites(&code, &analysis, &mut springboards);
     let exits = sites.exits.into_iter().map(|(_, site)| site);
-    let points = [0x1006, 0x100d, 0x1011, 0x1014].map(|at| point_site(&code, &analysis, at, &mut Springboards::new()));
+    let points = [0x1006, 0x100d, 0x1011, 0x1014].map(ProcAddr);
+    let points = points.map(|at| point_site(&code, &analysis, at, &mut Springboards::new()));
     let all = std::iter::once(sites.entry).chain(exits).chain(points);
     all.map(|site| site.map_or_else(|refusal| refusal.label().to_owned(), |site| format!("{:x}", site.at))).collect()
 }
@@ -38,8 +40,8 @@ fn verdicts(restartable: &[Range<u64>]) -> Vec<String> {
 #[test]
 fn nothing_of_a_sequence_is_displaced() {
     let refused = "restartable sequence";
-    let code = 0x1011..0x1018;
-    let mark = 0x101c..0x1020;
+    let code = ProcAddr(0x1011)..ProcAddr(0x1018);
+    let mark = ProcAddr(0x101c)..ProcAddr(0x1020);
     assert_eq!(verdicts(&[]), ["1000", "1014", "1006", "100d", "1011", "1014"], "an ordinary function");
     // Bytes that look like padding behind the exit are used, unless they hold a mark.
     assert_eq!(verdicts(std::slice::from_ref(&code)), ["1000", "1018", "1006", refused, refused, refused]);

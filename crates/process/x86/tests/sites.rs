@@ -5,6 +5,7 @@
 //! Next: `invariants.rs` for what holds for any bytes.
 
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Analysis, CodeRange, ExitKind, FunctionCode, JumpForm, PatchSite, ReadMemory, Refusal, SiteKind, Springboards,
     analyse, function_sites, offer_padding,
@@ -57,12 +58,13 @@ fn exit_entered_from_elsewhere_is_not_seen_at_its_branches() {
 type Planned = Result<(Analysis, trimtab_x86::FunctionSites), Refusal>;
 
 fn plan(row: &Row, landing_pads: &[u64], other_entries: &[u64]) -> Planned {
+    let typed = |addresses: &[u64]| addresses.iter().copied().map(ProcAddr).collect::<Vec<_>>();
     let (bytes, after) = (bytes(row.code), bytes(row.after));
     let code = FunctionCode {
-        entry: row.addr,
-        ranges: vec![CodeRange { addr: row.addr, bytes: &bytes, after: &after }],
-        landing_pads,
-        other_entries,
+        entry: ProcAddr(row.addr),
+        ranges: vec![CodeRange { addr: ProcAddr(row.addr), bytes: &bytes, after: &after }],
+        landing_pads: &typed(landing_pads),
+        other_entries: &typed(other_entries),
         outside_branches: &[],
         restartable: &[],
         faults_stay: false,
@@ -135,7 +137,7 @@ impl Tables {
 }
 
 impl ReadMemory for Tables {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+    fn read(&self, ProcAddr(addr): ProcAddr, buf: &mut [u8]) -> bool {
         let Some((start, data)) = self.0.range(..=addr).next_back() else { return false };
         let offset = (addr - start) as usize;
         data.get(offset..offset + buf.len()).is_some_and(|found| {

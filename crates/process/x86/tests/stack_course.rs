@@ -3,21 +3,22 @@
 //! Next: `src/stack_course.rs`.
 
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow};
 
-const AT: u64 = 0x1000;
-const ORIGINAL: u64 = 0x40_0000;
+const AT: ProcAddr = ProcAddr(0x1000);
+const ORIGINAL: ProcAddr = ProcAddr(0x40_0000);
 const RBX: usize = 3;
 const RBP: usize = 5;
 
-fn states(bytes: &[u8], copies: &[(u64, u64)]) -> BTreeMap<u64, StackState> {
-    let copies: BTreeMap<u64, u64> = copies.iter().copied().collect();
+fn states(bytes: &[u8], copies: &[(ProcAddr, u64)]) -> BTreeMap<u64, StackState> {
+    let copies = copies.iter().map(|(copy, original)| (*copy, ProcAddr(*original))).collect();
     let entries = [(AT, Origin::Instruction(ORIGINAL))];
     let course = follow(&OurCode { at: AT, bytes, entries: &entries, copies: &copies });
     course.states.into_iter().map(|(at, (_, state))| (at - AT, state)).collect()
 }
 
-fn depths(bytes: &[u8], copies: &[(u64, u64)]) -> Vec<(u64, Option<StackPlace>)> {
+fn depths(bytes: &[u8], copies: &[(ProcAddr, u64)]) -> Vec<(u64, Option<StackPlace>)> {
     states(bytes, copies).into_iter().map(|(at, state)| (at, state.stack())).collect()
 }
 
@@ -95,7 +96,7 @@ fn copies_begin_anew_at_their_originals() {
         (11, 0x40_0010, 8),
         (18, 0x40_0010, 8),
     ];
-    let wanted = wanted.map(|(at, origin, depth)| (at, Origin::Instruction(origin), down(depth)));
+    let wanted = wanted.map(|(at, origin, depth)| (at, Origin::Instruction(ProcAddr(origin)), down(depth)));
     assert_eq!(origins, wanted);
 }
 

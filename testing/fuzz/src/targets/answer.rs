@@ -8,10 +8,11 @@ use crate::hex::from_hex;
 use crate::hostile::Target;
 use crate::targets::mapped::bytes_at;
 use anyhow::{Context, Result};
+use trimtab_types::ProcAddr;
 use trimtab_x86::evaluate_cell;
 
 /// Where the function lies.
-const START: u64 = 0x5555_0000_0000;
+const START: ProcAddr = ProcAddr(0x5555_0000_0000);
 /// Functions that libraries have, as compilers write them: a load, a comparison, a call, a lock and a loop.
 const FUNCTIONS: [&str; 5] = [
     "8b05fa000000 8907 31c0 c3",
@@ -41,7 +42,7 @@ impl Target for Answer {
     }
 
     fn run(&mut self, input: &[u8]) -> bool {
-        let read = |address: u64, length: usize| bytes_at(input, START, address, length);
+        let read = |address, length| bytes_at(input, START, address, length);
         let answer = evaluate_cell(&read, START);
         assert_eq!(evaluate_cell(&read, START), answer, "it was asked, not run: the second answer is the first");
         answer.is_some()

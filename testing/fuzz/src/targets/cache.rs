@@ -9,6 +9,7 @@ use crate::seeds::{LINKAGE, SHAPES, Specimen};
 use anyhow::Result;
 use trimtab_symbols::dwarf::{Index, Program, Sections, seal_index};
 use trimtab_symbols::{Image, seal};
+use trimtab_types::FileAddr;
 
 /// Bytes of the header that `seal` puts before.
 const HEADER_BYTES: usize = 28;
@@ -28,7 +29,8 @@ impl Target for Cache {
         let sections = Sections::of(&file)?;
         let kept = Program::open(&sections).index().to_cache();
         seeds.push([&[1], &kept[HEADER_BYTES..]].concat());
-        let branches = trimtab_session::branches_to_bytes(&[(0x1000, 0x2000), (0x1010, 0x40)]);
+        let branches = [(0x1000, 0x2000), (0x1010, 0x40)].map(|(to, from)| (FileAddr(to), FileAddr(from)));
+        let branches = trimtab_session::branches_to_bytes(&branches);
         seeds.push([&[2], &branches[16..]].concat());
         // An engine, one file's id, one name.
         seeds.push([&[3, 7, 1, 2, 0xab, 0xcd, 1, 8], &b"MPI_Send"[..]].concat());
@@ -56,8 +58,8 @@ impl Target for Cache {
             3 => trimtab_session::are_kept_imports(payload),
             _ => {
                 let whole = payload.len() / 16 * 16;
-                let pairs: Vec<(u64, u64)> =
-                    payload[..whole].chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
+                let pair = |pair: &[u8]| (FileAddr(word(&pair[..8])), FileAddr(word(&pair[8..])));
+                let pairs: Vec<(FileAddr, FileAddr)> = payload[..whole].chunks_exact(16).map(pair).collect();
                 let kept = trimtab_session::branches_to_bytes(&pairs);
                 let read = trimtab_session::branches_from(&kept);
                 assert!(read.is_none_or(|read| read == pairs && read.is_sorted()), "in order, as look-ups need them");

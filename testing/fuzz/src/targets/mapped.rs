@@ -8,10 +8,11 @@ use crate::hostile::Target;
 use crate::seeds::{LINKAGE, SHAPES};
 use anyhow::{Context, Result};
 use trimtab_symbols::MappedModule;
+use trimtab_types::ProcAddr;
 use trimtab_x86::evaluate_cell;
 
 /// Where the module lies.
-const START: u64 = 0x7f00_0000_0000;
+const START: ProcAddr = ProcAddr(0x7f00_0000_0000);
 /// Names that are looked for: of the seeds, of a library, and one that is nowhere.
 const NAMES: [&str; 4] = ["work", "solve", "MPI_Initialized", "nowhere"];
 
@@ -30,7 +31,7 @@ impl Target for Mapped {
     }
 
     fn run(&mut self, input: &[u8]) -> bool {
-        let read = |address: u64, length: usize| bytes_at(input, START, address, length);
+        let read = |address, length| bytes_at(input, START, address, length);
         let Some(module) = MappedModule::at(&read, START) else { return false };
         let imports = module.imports();
         assert!(imports.iter().all(|name| !name.is_empty()), "what is asked for has a name");
@@ -62,7 +63,7 @@ fn laid_out(file: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// So many bytes at an address of a memory that holds `all` at `start`.
-pub(crate) fn bytes_at(all: &[u8], start: u64, address: u64, length: usize) -> Option<Vec<u8>> {
-    let first = usize::try_from(address.checked_sub(start)?).ok()?;
+pub(crate) fn bytes_at(all: &[u8], start: ProcAddr, address: ProcAddr, length: usize) -> Option<Vec<u8>> {
+    let first = usize::try_from(address.0.checked_sub(start.0)?).ok()?;
     Some(all.get(first..first.checked_add(length)?)?.to_vec())
 }

@@ -7,6 +7,7 @@ use crate::invariants::check;
 use crate::random::Random;
 use crate::seeds::{SHAPES, THROWS, section};
 use anyhow::Result;
+use trimtab_types::FileAddr;
 use trimtab_x86::Stretches;
 
 /// Longest piece of code taken as one function, in bytes.
@@ -38,15 +39,15 @@ impl Target for Sites {
     }
 
     fn run(&mut self, input: &[u8]) -> bool {
-        let starts = [0x1000, 0x1010, 0x1040, 0x1100];
-        let stretches = Stretches::new(input, 0x1000, &starts);
+        let starts = [0x1000, 0x1010, 0x1040, 0x1100].map(FileAddr);
+        let stretches = Stretches::new(input, starts[0], &starts);
         let all = stretches.branches();
         for (to, from) in &all {
-            let inside = 0x1000..0x1000 + input.len() as u64;
+            let inside = starts[0]..starts[0] + input.len() as u64;
             assert!(inside.contains(to) && inside.contains(from) && !starts.contains(to), "{to:x} {from:x}");
         }
         let far = stretches.far();
-        let parts = starts.iter().zip(starts.iter().skip(1).chain([&u64::MAX]));
+        let parts = starts.iter().zip(starts.iter().skip(1).chain([&FileAddr(u64::MAX)]));
         let asked = parts.flat_map(|(start, end)| stretches.branches_into(*start..*end, &far));
         assert!(asked.eq(all.iter().copied()), "part by part it is not the same");
         check(input) > 0

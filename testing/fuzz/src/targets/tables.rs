@@ -13,9 +13,10 @@ use gimli::{
 };
 use std::collections::BTreeMap;
 use trimtab_symbols::{BaseAt, FrameEntry, FrameRow, KEPT_REGISTERS, KeptAt, write_frames};
+use trimtab_types::ProcAddr;
 use trimtab_x86::{Origin, OurCode, follow};
 
-const CODE_AT: u64 = 0x7f00_0000_0000;
+const CODE_AT: ProcAddr = ProcAddr(0x7f00_0000_0000);
 const RETURN_ADDRESS: Register = Register(16);
 
 /// The target.
@@ -53,9 +54,9 @@ type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
 type Read<'a> = gimli::FrameDescriptionEntry<EndianSlice<'a, LittleEndian>>;
 
 fn check(section: &Section<'_>, bases: &BaseAddresses, read: &Read<'_>, entry: &FrameEntry) {
-    assert_eq!(read.initial_address()..read.end_address(), entry.range);
-    for address in entry.range.clone() {
-        let wanted = entry.rows.iter().rev().find(|(from, _)| *from <= address).map(|(_, row)| *row);
+    assert_eq!(ProcAddr(read.initial_address())..ProcAddr(read.end_address()), entry.range);
+    for address in read.initial_address()..read.end_address() {
+        let wanted = entry.rows.iter().rev().find(|(from, _)| from.0 <= address).map(|(_, row)| *row);
         let mut context = UnwindContext::new();
         let row = read.unwind_info_for_address(section, bases, &mut context, address).expect("it has a row");
         assert_eq!(Some(row_of(section, row)), wanted, "{address:#x}");
@@ -105,7 +106,7 @@ fn operations<'a>(
 
 /// Following code ends, and says nothing of what is not there.
 fn followed(code: &[u8]) {
-    let (entries, copies) = ([(CODE_AT, Origin::Called)], BTreeMap::from([(CODE_AT + 5, 0x40_0000)]));
+    let (entries, copies) = ([(CODE_AT, Origin::Called)], BTreeMap::from([(CODE_AT + 5, ProcAddr(0x40_0000))]));
     let course = follow(&OurCode { at: CODE_AT, bytes: code, entries: &entries, copies: &copies });
     for (range, _) in course.states.values() {
         assert!(range.start >= CODE_AT && range.end <= CODE_AT + code.len() as u64 && !range.is_empty());
@@ -140,9 +141,9 @@ impl Input<'_> {
             let mut entry = FrameEntry { range: start..start + length, rows: Vec::new() };
             for _ in 0..=rows {
                 entry.rows.push((from, self.row()));
-                from += u64::from(self.byte()) + 1;
+                from = from + (u64::from(self.byte()) + 1);
             }
-            start += length;
+            start = start + length;
             entries.push(entry);
         }
         entries

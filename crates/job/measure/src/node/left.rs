@@ -74,7 +74,7 @@ impl Window<'_> {
         let image = &module.loaded.image;
         let function = image.function_at(header).map(|function| function.addr);
         let function = function.or_else(|| image.frame_at(header).map(|frame| frame.addr))?;
-        let in_file = |address: u64| module.bias.to_file(trimtab_types::ProcAddr(address));
+        let in_file = |address| module.bias.to_file(address);
         let blocks = modules.look_inside(module.bias.to_proc(function), |inside| {
             let found =
                 each_of(&numbers).map(|number| inside.flow.loop_numbered(number)).collect::<Option<Vec<_>>>()?;

@@ -11,7 +11,6 @@ use crate::error::Error;
 use crate::options::{LoopName, dotted};
 use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules, each_of};
 use trimtab_symbols::Function;
-use trimtab_types::ProcAddr;
 use trimtab_types::report::LoopPlace;
 
 /// Loops of a function that an error lists.
@@ -88,8 +87,7 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
         function: shown.clone(),
         number: dotted(&number),
         module: module.file_name().to_owned(),
-        address: found
-            .map_or_else(String::new, |found| format!("{:#x}", module.bias.to_file(ProcAddr(found.header_at)).0)),
+        address: found.map_or_else(String::new, |found| format!("{:#x}", module.bias.to_file(found.header_at).0)),
         ..place_of(found.and_then(|found| line_of(found, &lines)))
     };
     let shown = format!("loop {} of {shown}", dotted(&number));
@@ -110,9 +108,8 @@ fn place_of(line: Option<(String, u32)>) -> LoopPlace {
 
 /// Where a loop is written: file and line.
 fn line_of(found: &Loop, lines: &Lines<'_>) -> Option<(String, u32)> {
-    let header = lines.line_at(ProcAddr(found.header_at));
-    let backs: Vec<(String, u32)> =
-        found.latches.iter().filter_map(|latch| lines.line_at(ProcAddr(latch.from))).collect();
+    let header = lines.line_at(found.header_at);
+    let backs: Vec<(String, u32)> = found.latches.iter().filter_map(|latch| lines.line_at(latch.from)).collect();
     let file = header.as_ref().or(backs.first())?.0.clone();
     let line = header.into_iter().chain(backs).filter(|(one, _)| *one == file).map(|(_, line)| line).min()?;
     Some((file, line))

@@ -281,7 +281,7 @@ impl Binary for Functions<'_> {
     fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
         let (modules, number) = self.sampler.modules_of(function);
         let bias = modules.modules[number].bias;
-        let in_file = |address: u64| bias.to_file(trimtab_types::ProcAddr(address));
+        let in_file = |address| bias.to_file(address);
         let found = modules.look_inside(bias.to_proc(function.start), |inside| {
             let range = |block: &usize| &inside.flow.blocks[*block].range;
             let found = inside.flow.loops.iter().map(|one| FunctionLoop {

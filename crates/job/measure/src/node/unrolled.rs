@@ -15,7 +15,7 @@ use trimtab_types::ProcAddr;
 const CALLS_SPACED_MIN: usize = 3;
 
 /// A call of a loop: its address, and the function that is called if that is known.
-type Call = (u64, Option<u64>);
+type Call = (ProcAddr, Option<ProcAddr>);
 
 /// Lines of the source that a call was made from, those of inlined functions first.
 type Lines = Vec<(String, u32)>;
@@ -79,10 +79,10 @@ fn copies_by_distance(calls: &[Call]) -> u32 {
 /// The lines of all calls; `None` if those of one are not known.
 fn lines_of(sections: &DebugSections<'_>, calls: &[Call]) -> Option<Vec<Lines>> {
     let first = calls.first()?.0;
-    let at = sections.modules().iter().position(|module| module.text.contains(&first))?;
+    let at = sections.modules().iter().position(|module| module.text.contains(&first.0))?;
     let (bias, program) = (sections.modules()[at].bias, Program::open(sections.get(at)?));
     let lines = |(at, _): &Call| {
-        let at = bias.to_file(ProcAddr(*at));
+        let at = bias.to_file(*at);
         let line = program.line_at(at).filter(|place| place.line > 0)?;
         let around = program.inlined_at(at).unwrap_or_default().into_iter().rev().filter_map(|copy| copy.call);
         Some(std::iter::once(line).chain(around).map(|place| (place.file, place.line)).collect())
@@ -94,8 +94,12 @@ fn lines_of(sections: &DebugSections<'_>, calls: &[Call]) -> Option<Vec<Lines>> 
 mod tests {
     use super::*;
 
-    const SPEND: Option<u64> = Some(0x100);
-    const SEND: Option<u64> = Some(0x200);
+    const SPEND: Option<ProcAddr> = Some(ProcAddr(0x100));
+    const SEND: Option<ProcAddr> = Some(ProcAddr(0x200));
+
+    fn at(calls: &[(u64, Option<ProcAddr>)]) -> Vec<Call> {
+        calls.iter().map(|(at, target)| (ProcAddr(*at), *target)).collect()
+    }
 
     fn lines(of: &[u32]) -> Vec<Lines> {
         of.iter().map(|line| vec![("a.c".to_owned(), *line)]).collect()
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn copies_stand_for_the_same_lines() {
-        let calls = [(0, SPEND), (9, SEND), (30, SPEND), (39, SEND)];
+        let calls = at(&[(0, SPEND), (9, SEND), (30, SPEND), (39, SEND)]);
         assert_eq!(copies_by(&calls, Some(&lines(&[4, 5, 4, 5]))), 2);
         assert_eq!(copies_by(&calls, Some(&lines(&[4, 5, 6, 5]))), 1, "written twice");
         assert_eq!(copies_by(&calls[..3], Some(&lines(&[4, 5, 4]))), 1, "one of its calls stands there once");
@@ -111,11 +115,11 @@ mod tests {
 
     #[test]
     fn without_lines_copies_have_the_same_distances() {
-        let calls = [(0, SPEND), (9, SEND), (30, SPEND), (39, SEND), (60, SPEND), (69, SEND)];
+        let calls = at(&[(0, SPEND), (9, SEND), (30, SPEND), (39, SEND), (60, SPEND), (69, SEND)]);
         assert_eq!(copies_by(&calls, None), 3);
-        assert_eq!(copies_by(&[(0, SEND), (9, SEND), (30, SEND), (70, SEND)], None), 1, "distances differ");
-        assert_eq!(copies_by(&[(0, SEND), (9, SEND)], None), 1, "too few to say so");
-        let other_order = [(0, SPEND), (9, SEND), (18, SEND), (27, SPEND)];
+        assert_eq!(copies_by(&at(&[(0, SEND), (9, SEND), (30, SEND), (70, SEND)]), None), 1, "distances differ");
+        assert_eq!(copies_by(&at(&[(0, SEND), (9, SEND)]), None), 1, "too few to say so");
+        let other_order = at(&[(0, SPEND), (9, SEND), (18, SEND), (27, SPEND)]);
         assert_eq!(copies_by(&other_order, None), 1);
         assert_eq!(copies_by(&[], None), 1);
     }

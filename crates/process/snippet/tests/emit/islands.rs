@@ -42,15 +42,16 @@ fn probe<'a>(world: &'a World, unit: &'a Unit, number: usize) -> Probe<'a> {
 }
 
 fn exit(at: u64, len: u8, kind: ExitKind) -> Exit {
-    Exit { at, len, kind }
+    Exit { at: ProcAddr(at), len, kind }
 }
 
 fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> PatchSite {
+    let at = ProcAddr(at);
     PatchSite {
         at,
         overwritten: at..at + 5,
         displaced: at..at + displaced,
-        resume,
+        resume: resume.map(ProcAddr),
         jump: JumpForm::Near5,
         kind,
         carrier: None,
@@ -59,17 +60,17 @@ fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> PatchSi
 
 /// Builds the island of a site and patches the site.
 fn patch(world: &mut World, unit: &Unit, site: &PatchSite, at: u64, probes: [&[usize]; 2]) {
-    let original = world.read(site.displaced.start, site.displaced.end - site.displaced.start);
+    let original = world.read(site.displaced.start.0, site.displaced.end - site.displaced.start);
     let island = {
         let [mut enter, mut leave] =
             probes.map(|list| list.iter().map(|&number| probe(world, unit, number)).collect::<Vec<Probe<'_>>>());
         build_probe_island(site, &original, ProcAddr(at), &mut enter, &mut leave).expect("the island fits")
     };
     world.write(at, &island.bytes);
-    let jump = encode_near_jump(site.at, at + island.entry as u64).expect("the world is small");
-    world.write(site.at, &jump);
+    let jump = encode_near_jump(site.at, ProcAddr(at + island.entry as u64)).expect("the world is small");
+    world.write(site.at.0, &jump);
     for (old, new) in island.moves {
-        assert!(site.displaced.contains(&old.0) && (at..at + island.bytes.len() as u64).contains(&new.0));
+        assert!(site.displaced.contains(&old) && (at..at + island.bytes.len() as u64).contains(&new.0));
     }
 }
 
@@ -150,7 +151,7 @@ fn conditional_tail_jumps_count_only_when_taken() {
     // mov rax, rdi; test rdi, rdi; je other; ret, and other: mov eax, 7; ret.
     world.write(at, &[0x48, 0x89, 0xf8, 0x48, 0x85, 0xff, 0x0f, 0x84, 0x01, 0, 0, 0, 0xc3]);
     world.write(at + 13, &[0xb8, 7, 0, 0, 0, 0xc3]);
-    let kind = SiteKind::Exit(exit(at + 6, 6, ExitKind::ConditionalTailJump { target: at + 13 }));
+    let kind = SiteKind::Exit(exit(at + 6, 6, ExitKind::ConditionalTailJump { target: ProcAddr(at + 13) }));
     patch(&mut world, &unit, &site(at + 3, 9, Some(at + 12), kind), at + 0x1000, [&[], &[2]]);
     assert_eq!(call(&mut world, at, 5), 5);
     assert_eq!(words(&world, &unit), [0; 4]);

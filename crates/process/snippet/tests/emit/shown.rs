@@ -13,11 +13,11 @@ pub fn shown(code: &Code) -> String {
     for (number, bytes) in constants.chunks(8).enumerate() {
         push_line(&mut lines, code.at.0 + 8 * number as u64, bytes, &format!("db {}", bytes.escape_ascii()));
     }
-    for line in disassemble(rest, code.at.0 + code.constant_bytes as u64) {
-        if line.address == code.entry_address().0 {
+    for line in disassemble(rest, code.at + code.constant_bytes as u64) {
+        if line.address == code.entry_address() {
             lines.push_str("entry:\n");
         }
-        push_line(&mut lines, line.address, &line.bytes, &line.text);
+        push_line(&mut lines, line.address.0, &line.bytes, &line.text);
     }
     lines
 }

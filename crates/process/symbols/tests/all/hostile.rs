@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::OnceLock;
 use trimtab_symbols::{Image, MappedModule, seal};
+use trimtab_types::ProcAddr;
 
 /// The damage to the bytes, in this order.
 #[derive(Clone, Debug)]
@@ -68,11 +69,11 @@ proptest! {
     fn damaged_memory_of_modules_gets_an_answer(damage in damage()) {
         // As the loader lays out a file whose parts follow each other.
         let bytes = damage.apply(small());
-        let read = |address: u64, length: usize| {
-            let from = usize::try_from(address.checked_sub(0x1000)?).ok()?;
+        let read = |address: ProcAddr, length: usize| {
+            let from = usize::try_from(address.0.checked_sub(0x1000)?).ok()?;
             bytes.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
         };
-        if let Some(module) = MappedModule::at(&read, 0x1000) {
+        if let Some(module) = MappedModule::at(&read, ProcAddr(0x1000)) {
             let _ = (module.imports(), module.soname(), module.defined("plain"), module.defined("no_such_function"));
         }
     }

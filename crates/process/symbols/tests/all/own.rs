@@ -68,24 +68,24 @@ fn libc_has_what_everyone_calls() {
 #[test]
 fn memory_tells_the_same_symbols_as_the_file() {
     let memory = std::fs::File::open("/proc/self/mem").expect("own memory");
-    let read = |address: u64, length: usize| {
+    let read = |address: ProcAddr, length: usize| {
         let mut bytes = vec![0; length];
-        memory.read_exact_at(&mut bytes, address).ok().map(|()| bytes)
+        memory.read_exact_at(&mut bytes, address.0).ok().map(|()| bytes)
     };
     for (name, at_least) in [("", 0), ("libc.so.6", 1000), ("ld-linux-x86-64.so.2", 10), ("libgcc_s.so.1", 50)] {
         let (path, bias) = mapped(name).unwrap_or_else(|| panic!("{name} is not mapped"));
         let (bytes, image) = parse(&path);
-        let module = MappedModule::at(&read, bias.0).unwrap_or_else(|| panic!("{name} has symbols"));
+        let module = MappedModule::at(&read, ProcAddr(bias.0)).unwrap_or_else(|| panic!("{name} has symbols"));
         assert_eq!(module.soname(), image.soname, "{name}");
         assert_eq!(module.imports(), imported_names(&bytes, &|_| true).expect("imports"), "{name}");
         let exported = image.functions.iter().filter(|function| function.exported);
         let names = exported.flat_map(|function| function.names.iter().map(move |name| (name, function.addr)));
         // Names with versions, and hidden ones, are the file's own affair.
-        let found = names.filter(|(name, addr)| module.defined(name) == Some(bias.to_proc(*addr).0)).count();
+        let found = names.filter(|(name, addr)| module.defined(name) == Some(bias.to_proc(*addr))).count();
         assert!(found >= at_least, "{name}: {found}");
         assert_eq!(module.defined("no_such_function"), None, "{name}");
     }
-    assert!(MappedModule::at(&read, landmark as *const () as u64).is_none(), "code is no module");
+    assert!(MappedModule::at(&read, ProcAddr(landmark as *const () as u64)).is_none(), "code is no module");
 }
 
 fn check_invariants(image: &Image) {

@@ -8,6 +8,7 @@ use gimli::{
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionFlags, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{ReadMemory, Stretches, direct_branches};
 
 type Error = Box<dyn std::error::Error>;
@@ -71,9 +72,10 @@ impl<'a> Image<'a> {
         image.read_unwind(&file)?;
         image.read_symbols(&file);
         image.cut_overlaps();
-        let starts: Vec<u64> = image.stretches.keys().copied().collect();
+        let starts: Vec<FileAddr> = image.stretches.keys().copied().map(FileAddr).collect();
         for range in &image.text {
-            image.into_middle.extend(Stretches::new(image.text(range.clone()), range.start, &starts).branches());
+            let stretches = Stretches::new(image.text(range.clone()), FileAddr(range.start), &starts);
+            image.into_middle.extend(stretches.branches().into_iter().map(|(to, from)| (to.0, from.0)));
         }
         Ok(image)
     }
@@ -135,8 +137,9 @@ impl<'a> Image<'a> {
     }
 
     /// Every direct branch and call in known code, as (from, to).
-    pub fn direct_branches(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.stretches.iter().flat_map(|(&start, stretch)| direct_branches(self.text(start..stretch.end), start))
+    pub fn direct_branches(&self) -> impl Iterator<Item = (ProcAddr, ProcAddr)> + '_ {
+        let of_stretch = |(&start, stretch): (&u64, &Stretch)| (start, self.text(start..stretch.end));
+        self.stretches.iter().map(of_stretch).flat_map(|(start, text)| direct_branches(text, ProcAddr(start)))
     }
 
     fn read_relocations(&mut self, file: &object::File<'a>) {
@@ -241,7 +244,7 @@ fn call_site_pads(mut reader: Slice<'_>) -> gimli::Result<Vec<u64>> {
 }
 
 impl ReadMemory for Image<'_> {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+    fn read(&self, ProcAddr(addr): ProcAddr, buf: &mut [u8]) -> bool {
         let len = buf.len() as u64;
         let Some((range, data, _)) = self.sections.iter().find(|(range, _, is_constant)| {
             *is_constant && range.start <= addr && addr.checked_add(len).is_some_and(|end| end <= range.end)

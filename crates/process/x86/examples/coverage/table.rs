@@ -2,6 +2,7 @@
 
 use super::Planned;
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{Exit, ExitKind, JumpForm, PatchSite, SiteKind};
 
 /// Counts over some functions.
@@ -42,7 +43,7 @@ impl Table {
                 Err(refusal) => *self.refused_exit.entry(refusal.label()).or_default() += 1,
             }
         }
-        let mut carriers: Vec<u64> =
+        let mut carriers: Vec<ProcAddr> =
             sites.all().filter_map(|site| Some(site.carrier.as_ref()?.covered().start)).collect();
         carriers.sort_unstable();
         carriers.dedup();

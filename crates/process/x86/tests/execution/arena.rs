@@ -5,6 +5,7 @@
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, Mnemonic, OpKind, Register};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 const ARENA_LEN: usize = 0x40_0000;
 const ORIGINAL: u64 = 0x1_0000;
@@ -28,9 +29,9 @@ pub const INPUTS: usize = 16;
 /// A gate and two routines that count how often they are called, and spoil whatever a routine may.
 #[derive(Clone, Copy)]
 pub struct ProbePlaces {
-    pub gate: u64,
-    pub enter: u64,
-    pub leave: u64,
+    pub gate: ProcAddr,
+    pub enter: ProcAddr,
+    pub leave: ProcAddr,
 }
 
 /// Everything a run leaves behind.
@@ -75,7 +76,7 @@ impl Arena {
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), ARENA_LEN, protection, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED, "executable memory is allowed");
-        let probe = ProbePlaces { gate: base as u64 + GATE, enter: 0, leave: 0 };
+        let probe = ProbePlaces { gate: ProcAddr(base as u64 + GATE), enter: ProcAddr(0), leave: ProcAddr(0) };
         let mut arena = Arena { base: base as u64, leave: 0, probe, return_to: None };
         arena.write_trampoline();
         arena.write_probe();
@@ -83,12 +84,12 @@ impl Arena {
         arena
     }
 
-    pub fn original(&self) -> u64 {
-        self.base + ORIGINAL
+    pub fn original(&self) -> ProcAddr {
+        ProcAddr(self.base + ORIGINAL)
     }
 
-    pub fn island(&self) -> u64 {
-        self.base + ISLAND
+    pub fn island(&self) -> ProcAddr {
+        ProcAddr(self.base + ISLAND)
     }
 
     pub fn data(&self) -> u64 {
@@ -103,9 +104,9 @@ impl Arena {
             let mut assembler = CodeAssembler::new(64).expect("64 bits are supported");
             assembler.mov(dword_ptr(rbp + (self.base + EXIT)), exit as u32).expect("a store fits");
             assembler.jmp(self.leave).expect("a jump fits");
-            let (bytes, _) = encode(&assembler, exits + exit * EXIT_LEN);
+            let (bytes, _) = encode(&assembler, exits.0 + exit * EXIT_LEN);
             assert_eq!(bytes.len() as u64, EXIT_LEN);
-            self.write(exits - self.base + exit * EXIT_LEN, &bytes);
+            self.write(exits.0 - self.base + exit * EXIT_LEN, &bytes);
         }
     }
 
@@ -114,7 +115,7 @@ impl Arena {
     }
 
     /// Runs the code at `start` from these registers and fresh memory until it takes an exit.
-    pub fn run(&mut self, start: u64, inputs: &[u64]) -> Outcome {
+    pub fn run(&mut self, start: ProcAddr, inputs: &[u64]) -> Outcome {
         let fresh: Vec<u8> = (0..DATA_LEN).map(|at| at as u8 ^ 0x5a).collect();
         self.write(DATA, &fresh);
         let fresh: Vec<u8> = (0..STACK_LEN).map(|at| at as u8 ^ 0xa5).collect();
@@ -127,7 +128,7 @@ impl Arena {
         }
         self.write(FLAGS, &(inputs[INPUTS - 1] & FLAGS_IN | FLAG_FIXED).to_le_bytes());
         self.write(STACK_POINTER, &(self.base + STACK + STACK_LEN / 2).to_le_bytes());
-        self.write(TARGET, &start.to_le_bytes());
+        self.write(TARGET, &start.0.to_le_bytes());
         // SAFETY: the trampoline was written at the arena's start, keeps to the C calling convention, and the code it
         // runs was assembled to touch only the arena and to end in one of its exits.
         let enter: extern "C" fn() =
@@ -147,7 +148,7 @@ impl Arena {
 
     /// Calls the function at `start` from these registers and fresh memory. Bytes that it leaves below the stack
     /// pointer are nobody's.
-    pub fn call(&mut self, start: u64, inputs: &[u64]) -> Outcome {
+    pub fn call(&mut self, start: ProcAddr, inputs: &[u64]) -> Outcome {
         self.return_to = Some(self.leave);
         self.write(ENTERED, &[0; 16]);
         let mut outcome = self.run(start, inputs);
@@ -177,8 +178,8 @@ impl Arena {
         self.base + CALLEE_POINTER
     }
 
-    pub fn write_at(&mut self, addr: u64, bytes: &[u8]) {
-        self.write(addr - self.base, bytes);
+    pub fn write_at(&mut self, addr: ProcAddr, bytes: &[u8]) {
+        self.write(addr.0 - self.base, bytes);
     }
 
     fn write_probe(&mut self) {
@@ -189,7 +190,7 @@ impl Arena {
             start
         });
         let (bytes, offsets) = encode(&assembler, self.base + PROBE);
-        let [enter, leave] = starts.map(|start| self.base + PROBE + u64::from(offsets[start]));
+        let [enter, leave] = starts.map(|start| ProcAddr(self.base + PROBE + u64::from(offsets[start])));
         (self.probe.enter, self.probe.leave) = (enter, leave);
         self.write(PROBE, &bytes);
         self.write(GATE, &1u32.to_le_bytes());

@@ -37,7 +37,7 @@ pub fn sequence(picks: &[u64], arena: &Arena) -> Vec<u8> {
     // Exits lie right behind the sequence, so its length must be known before its branches: assemble until equal.
     let mut len = 0;
     loop {
-        let bytes = assemble(picks, arena, arena.original() + len);
+        let bytes = assemble(picks, arena, arena.original().0 + len);
         if bytes.len() as u64 == len {
             return bytes;
         }
@@ -63,7 +63,7 @@ fn assemble(picks: &[u64], arena: &Arena, exits: u64) -> Vec<u8> {
     }
     assembler.set_label(&mut end).expect("the label is new");
     assembler.nop().expect("a no-op is always possible");
-    arena::encode(&assembler, arena.original()).0
+    arena::encode(&assembler, arena.original().0).0
 }
 
 fn branch(a: &mut CodeAssembler, random: &mut Random, exits: u64, end: CodeLabel) -> Result<(), iced_x86::IcedError> {

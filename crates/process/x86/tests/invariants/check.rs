@@ -5,13 +5,14 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Analysis, CodeRange, FunctionCode, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, PatchSite, ReadMemory, Refusal,
     Springboards, analyse, function_sites, offer_padding, relocate,
 };
 
-const ADDR: u64 = 0x40_0f80;
-const ISLAND: u64 = 0x1040_0000;
+const ADDR: ProcAddr = ProcAddr(0x40_0f80);
+const ISLAND: ProcAddr = ProcAddr(0x1040_0000);
 
 /// The first four bytes choose entry, split, padding, landing pad, bytes that must stay and whether faults are handled;
 /// the rest is code and then the memory that jump tables are read from. Returns how many sites were found.
@@ -58,8 +59,8 @@ pub fn check(input: &[u8]) -> usize {
 struct Bytes<'a>(&'a [u8]);
 
 impl ReadMemory for Bytes<'_> {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
-        let offset = addr.wrapping_sub(ADDR) as usize;
+    fn read(&self, addr: ProcAddr, buf: &mut [u8]) -> bool {
+        let offset = addr.0.wrapping_sub(ADDR.0) as usize;
         let Some(found) = offset.checked_add(buf.len()).and_then(|end| self.0.get(offset..end)) else { return false };
         buf.copy_from_slice(found);
         true
@@ -72,13 +73,13 @@ fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &PatchSite) {
     let inside = code.ranges.iter().find(|range| range.contains(site.at)).expect("a site lies in the code");
     assert!(site.displaced.end <= inside.end(), "displaced instructions are the function's: {site:x?}");
     assert!(site.overwritten.end <= inside.end() + inside.after.len() as u64, "a jump stays in reach: {site:x?}");
-    assert_eq!(page(site.overwritten.start), page(site.overwritten.end - 1), "a jump lies in one page: {site:x?}");
+    assert_eq!(page(site.overwritten.start), last_page(site.overwritten.end), "a jump lies in one page: {site:x?}");
     let end = site.displaced.end.max(site.overwritten.end);
     let target = analysis.first_target(site.at + 1..end);
     if let Some(carrier) = &site.carrier {
         let Range { start, end } = carrier.displaced;
         assert!(analysis.first_target(start + 1..end).is_none(), "nothing jumps into a carrier: {site:x?}");
-        assert_eq!(page(start), page(start + NEAR_JUMP_LEN - 1), "a carrier's jump lies in one page: {site:x?}");
+        assert_eq!(page(start), last_page(start + NEAR_JUMP_LEN), "a carrier's jump lies in one page: {site:x?}");
         let bytes = &inside.bytes[(start - inside.addr) as usize..(end - inside.addr) as usize];
         assert!(!matches!(
             relocate(bytes, start, ISLAND),
@@ -102,7 +103,7 @@ fn check_stays(code: &FunctionCode<'_>, site: &PatchSite) {
     };
     let carrier = site.carrier.as_ref().map(|carrier| carrier.displaced.clone());
     for used in [Some(site.covered()), board, carrier].into_iter().flatten() {
-        let is_apart = |stay: &Range<u64>| stay.end <= used.start || used.end <= stay.start;
+        let is_apart = |stay: &Range<ProcAddr>| stay.end <= used.start || used.end <= stay.start;
         assert!(code.restartable.iter().all(is_apart), "{used:x?} must stay: {site:x?}");
     }
     if code.faults_stay {
@@ -113,10 +114,10 @@ fn check_stays(code: &FunctionCode<'_>, site: &PatchSite) {
 
 /// Where a program handles faults, none of its instructions that are moved can be at fault. This says it in other words
 /// than the code under test: what may be moved has no operand in memory but those of its own frame and data.
-fn check_no_faults(code: &FunctionCode<'_>, moved: &Range<u64>) {
+fn check_no_faults(code: &FunctionCode<'_>, moved: &Range<ProcAddr>) {
     let Some(inside) = code.ranges.iter().find(|range| range.contains(moved.start)) else { return };
     let bytes = &inside.bytes[(moved.start - inside.addr) as usize..(moved.end - inside.addr) as usize];
-    for instruction in Decoder::with_ip(64, bytes, moved.start, DecoderOptions::NONE) {
+    for instruction in Decoder::with_ip(64, bytes, moved.start.0, DecoderOptions::NONE) {
         let operands = || (0..instruction.op_count()).map(|operand| instruction.op_kind(operand));
         let is_far = operands().any(|kind| kind == OpKind::Memory)
             && !matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop)
@@ -130,7 +131,7 @@ fn check_no_faults(code: &FunctionCode<'_>, moved: &Range<u64>) {
 }
 
 fn check_overlaps(sites: &[PatchSite]) {
-    let mut taken: Vec<Range<u64>> = Vec::new();
+    let mut taken: Vec<Range<ProcAddr>> = Vec::new();
     let mut carriers = BTreeSet::new();
     let mut boards = Vec::new();
     for site in sites {
@@ -139,8 +140,8 @@ fn check_overlaps(sites: &[PatchSite]) {
             carriers.insert((carrier.displaced.start, carrier.displaced.end));
         }
         if let JumpForm::Short2 { via } = site.jump {
-            assert!((-128..=127).contains(&(via.wrapping_sub(site.at + 2) as i64)), "in reach: {site:x?}");
-            assert_eq!(page(via), page(via + NEAR_JUMP_LEN - 1), "in one page: {site:x?}");
+            assert!((-128..=127).contains(&(via.0.wrapping_sub((site.at + 2).0) as i64)), "in reach: {site:x?}");
+            assert_eq!(page(via), last_page(via + NEAR_JUMP_LEN), "in one page: {site:x?}");
             match &site.carrier {
                 Some(carrier) => boards.push((via, carrier.overwritten.end..carrier.displaced.end)),
                 None => taken.push(via..via + NEAR_JUMP_LEN),
@@ -156,16 +157,21 @@ fn check_overlaps(sites: &[PatchSite]) {
 }
 
 /// Springboards lie in what their carriers free, and none in another.
-fn check_springboards_in_code(boards: &mut [(u64, Range<u64>)]) {
+fn check_springboards_in_code(boards: &mut [(ProcAddr, Range<ProcAddr>)]) {
     boards.sort_by_key(|(via, _)| *via);
     for (via, free) in boards.iter() {
-        assert!(free.start <= *via && via + NEAR_JUMP_LEN <= free.end, "{via:x} lies in {free:x?}");
+        assert!(free.start <= *via && *via + NEAR_JUMP_LEN <= free.end, "{via:x} lies in {free:x?}");
     }
     for pair in boards.windows(2) {
         assert!(pair[0].0 + NEAR_JUMP_LEN <= pair[1].0, "springboards overlap: {pair:x?}");
     }
 }
 
-fn page(addr: u64) -> u64 {
-    addr / PAGE_BYTES
+fn page(addr: ProcAddr) -> u64 {
+    addr.0 / PAGE_BYTES
+}
+
+/// That of the last byte before an end.
+fn last_page(end: ProcAddr) -> u64 {
+    (end.0 - 1) / PAGE_BYTES
 }

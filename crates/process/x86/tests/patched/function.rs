@@ -4,11 +4,12 @@ use crate::arena::{self, Arena, Outcome};
 use crate::random::Random;
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
+use trimtab_types::ProcAddr;
 use trimtab_x86::RegisterSet;
 
 /// A function's bytes and where they lie.
 pub struct Function {
-    pub entry: u64,
+    pub entry: ProcAddr,
     pub bytes: Vec<u8>,
 }
 
@@ -19,10 +20,10 @@ const WIDE: [AsmRegister64; 12] = [rax, rbx, rcx, rdx, rsi, rdi, r8, r9, r11, r1
 const NARROW: [AsmRegister32; 6] = [eax, ebx, ecx, edx, r9d, r12d];
 
 /// A function at `entry`.
-pub fn random(random: &mut Random, arena: &Arena, entry: u64) -> Function {
+pub fn random(random: &mut Random, arena: &Arena, entry: ProcAddr) -> Function {
     let mut assembler = CodeAssembler::new(64).expect("64 bits are supported");
     assemble(&mut assembler, random, arena).expect("the operands fit");
-    let (bytes, _) = arena::encode(&assembler, entry);
+    let (bytes, _) = arena::encode(&assembler, entry.0);
     Function { entry, bytes }
 }
 
