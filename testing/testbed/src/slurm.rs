@@ -143,7 +143,7 @@ impl<'a> Slurm<'a> {
             format!("SlurmctldLogFile={folder}/log/ctld.log\nSlurmdLogFile={folder}/log/slurmd.%n.log"),
             "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres".to_owned(),
             "SelectTypeParameters=CR_CPU\nSchedulerParameters=sched_interval=1,sched_min_interval=0".to_owned(),
-            "ReturnToService=2\nSlurmctldTimeout=30\nSlurmdTimeout=30\nInactiveLimit=0\nKillWait=5".to_owned(),
+            "ReturnToService=2\nSlurmctldTimeout=30\nSlurmdTimeout=300\nInactiveLimit=0\nKillWait=5".to_owned(),
             "Waittime=0\nMpiDefault=none\nSlurmdParameters=config_overrides".to_owned(),
             format!("PlugStackConfig={folder}/plugstack.conf"),
             format!("NodeName={nodes} CPUs={processors} RealMemory=1000 State=UNKNOWN"),

@@ -14,6 +14,7 @@ pub mod context;
 mod notice;
 pub mod procfs;
 pub mod report;
+pub mod scaling;
 
 pub use cause::{of_process, one_line};
 pub use notice::{hear_notices, notice};

@@ -390,10 +390,25 @@ pub struct FunctionTotal {
     pub sizes: Option<Vec<SizeClass>>,
     /// Sum of the argument asked for with `--argument`.
     pub argument_sum: Option<i64>,
+    /// Ranks that called it; `None`: an older report, or one of a large job, where `reduced` has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+    /// The rank that was inside longest; `None`: as `ranks`, or it was not timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<LongestRank>,
     /// First call after the window's start, seconds.
     pub first_s: Option<f64>,
     /// Last call after the window's start, seconds.
     pub last_s: Option<f64>,
+}
+
+/// The rank that was inside a function longest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LongestRank {
+    /// World rank.
+    pub rank: u32,
+    /// Its time inside, clipped to the window.
+    pub time_s: f64,
 }
 
 impl FunctionTotal {

@@ -75,7 +75,7 @@ pub use trimtab_measure::{
 };
 pub use trimtab_mpi::Group;
 pub use trimtab_os::{COUNTED_EVENTS, CountedEvent};
-pub use trimtab_window::{compare, headline};
+pub use trimtab_window::{NoScaling, compare, headline, scaling};
 
 /// Counters that can be asked for, with the reason for each that can't be read here.
 pub use trimtab_measure::what_counts;

@@ -20,7 +20,8 @@ use crate::statistics::{self, Share};
 use crate::words::name_ranks;
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    Cost, Detail, Ended, Estimate, FunctionGroup, FunctionTotal, GroupTime, Link, RankTotal, Report, SCHEMA, Window,
+    Cost, Detail, Ended, Estimate, FunctionGroup, FunctionTotal, GroupTime, Link, LongestRank, RankTotal, Report,
+    SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
@@ -261,6 +262,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         let called = |sample: &&FunctionSample| sample.function == number && sample.calls + sample.nested > 0;
         rank.functions.iter().filter(called).map(|sample| (rank.first_ticks, *sample)).collect::<Vec<_>>()
     };
+    let called = input.ranks.iter().filter(|rank| !of_rank(rank).is_empty()).count();
     let samples: Vec<(u64, FunctionSample)> = input.ranks.iter().flat_map(of_rank).collect();
     let taken_out_after_us = out_of(input, number).map(|out| out.out_after_us).min();
     if samples.is_empty() && taken_out_after_us.is_none() {
@@ -279,13 +281,16 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     // Where probes were out all the time, or until the first call, nobody knows if there was any.
     let nested = sum(|sample| sample.nested);
     let is_seen = taken_out_after_us.is_none() || calls + nested > 0;
+    let is_timed = info.timed && time_missing.is_none();
     Some(FunctionTotal {
         name: info.name.clone(),
         other_names: info.other_names.clone(),
         group: info.group,
         calls: is_seen.then_some(calls),
         nested_calls: is_seen.then_some(nested),
-        time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(ticks)),
+        time_s: is_timed.then(|| scale.seconds(ticks)),
+        ranks: is_seen.then_some(called as u32),
+        longest: longest(number, input, scale).filter(|_| is_timed),
         waits_missing: waits_missing(input, number)
             .filter(|_| info.group == FunctionGroup::Comm && info.timed && ticks > 0),
         time_missing,
@@ -300,6 +305,15 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         first_s: outermost().map(|(start, sample)| after_start(*start, sample.first_ticks)).min_by(f64::total_cmp),
         last_s: outermost().map(|(start, sample)| after_start(*start, sample.last_ticks)).max_by(f64::total_cmp),
     })
+}
+
+/// The rank that was inside a function longest.
+fn longest(number: usize, input: &WindowInput, scale: Scale) -> Option<LongestRank> {
+    let ticks = |rank: &RankSample| -> u64 {
+        rank.functions.iter().filter(|sample| sample.function == number).map(|sample| sample.ticks).sum()
+    };
+    let (rank, ticks) = input.ranks.iter().map(|rank| (rank.rank, ticks(rank))).max_by_key(|(_, ticks)| *ticks)?;
+    Some(LongestRank { rank, time_s: scale.seconds(ticks) })
 }
 
 /// Why nobody knows for whom a function waited: a report tells it of receives, sends, and collectives of all ranks.

@@ -45,6 +45,7 @@ mod patience;
 pub mod reduce;
 mod regions;
 mod remarks;
+mod scaling;
 mod start;
 pub mod statistics;
 mod verify;
@@ -70,6 +71,7 @@ pub use nest::{
     Origin, PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
 pub use patience::Patience;
+pub use scaling::{NoScaling, scaling};
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
 pub use waits::{PathWait, RankCalls, RankWaits, SAME_CLOCK_NS, WaitSum, Waits, waits};

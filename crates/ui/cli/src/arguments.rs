@@ -194,6 +194,13 @@ pub enum Command {
         /// Show whole paths: by which the program comes to the call that counts iterations, and to its communication
         #[arg(long)]
         path: bool,
+        /// Further windows, with --scaling
+        #[arg(value_name = "WINDOW", requires = "scaling")]
+        others: Vec<String>,
+        /// Put windows of one program on several numbers of ranks beside each other: speed-up, efficiency, and what keeps it from
+        /// scaling. WINDOW is JOB, JOB/NUMBER or a report's JSON file; =weak: each rank's work stays
+        #[arg(long, value_name = "strong|weak", num_args = 0..=1, require_equals = true, default_missing_value = "strong", conflicts_with_all = ["html", "path", "compare", "controller"], requires = "window", value_enum)]
+        scaling: Option<WorkWord>,
         /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
         #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with_all = ["html", "controller"], requires = "window", value_parser = whole::<u32>, allow_negative_numbers = true)]
         compare: Option<Vec<u32>>,
@@ -553,6 +560,24 @@ pub struct PointsOptions {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the work changes with the number of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum WorkWord {
+    /// The work of all ranks together stays.
+    Strong,
+    /// The work of each rank stays.
+    Weak,
+}
+
+impl From<WorkWord> for trimtab_types::scaling::Work {
+    fn from(word: WorkWord) -> Self {
+        match word {
+            WorkWord::Strong => trimtab_types::scaling::Work::Strong,
+            WorkWord::Weak => trimtab_types::scaling::Work::Weak,
+        }
+    }
 }
 
 /// Kinds of points by name.

@@ -103,6 +103,26 @@ fn looks_into_processes(command: &Command) -> bool {
     )
 }
 
+/// `trimtab report` in its forms.
+fn show_windows(command: Command, store: &Option<std::path::PathBuf>) -> anyhow::Result<u8> {
+    match command {
+        Command::Report { window: Some(window), others, json, scaling: Some(work), .. } => {
+            stored::scaling(store, &[vec![window], others].concat(), work.into(), json)
+        }
+        Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
+            stored::compare(store, &job, &windows, json)
+        }
+        Command::Report { window, site, json, html, path, .. } => {
+            let shown = stored::Shown { json, html: html.as_deref(), path };
+            match &site.controller {
+                Some(controller) => remote::report(controller, &site, window.as_deref(), shown),
+                None => stored::report(store, window.as_deref(), shown),
+            }
+        }
+        _ => unreachable!("only reports are shown"),
+    }
+}
+
 fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     // A command that launches a program asks for them afterwards.
@@ -146,16 +166,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             None => waiting::trigger(&job, &name, &store),
         },
         Command::List { site, json } => list(&site, &store, json),
-        Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
-            stored::compare(&store, &job, &windows, json)
-        }
-        Command::Report { window, site, json, html, path, .. } => {
-            let shown = stored::Shown { json, html: html.as_deref(), path };
-            match &site.controller {
-                Some(controller) => remote::report(controller, &site, window.as_deref(), shown),
-                None => stored::report(&store, window.as_deref(), shown),
-            }
-        }
+        report @ Command::Report { .. } => show_windows(report, &store),
         Command::Functions { pid, process, pattern, json } => functions::list(pid, &pattern, json, process),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Loops { options, target } => nest::show(&options, &target, &store),

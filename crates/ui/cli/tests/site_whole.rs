@@ -105,7 +105,7 @@ fn lines_are_closed(site: &Site<'_>) {
 
 /// One rank comes out of `MPI_Init` later than the others may wait: all go on, and each is named with the reason.
 fn who_is_late_is_named(site: &Site<'_>) {
-    let batch = Batch::new(site, Mpi::OpenMpi, 2, ("particle", "--iterations 400")).late("1:5");
+    let batch = Batch::new(site, Mpi::OpenMpi, 2, ("particle", "--iterations 20000")).late("1:5");
     let mut window = Window::begin(site, &batch, &["--follow", "--hold", "2"]);
     window.wait_until_it_looks();
     batch.go();

@@ -16,6 +16,7 @@ mod neighbours;
 mod numbers;
 mod omp;
 mod paths;
+mod scaling;
 mod terminal;
 mod units;
 mod waits;
@@ -24,6 +25,7 @@ mod words;
 pub use compare::comparison;
 pub use html::html;
 pub use list::{ListedJob, ListedWindow, list};
+pub use scaling::scaling;
 pub use terminal::{Style, terminal};
 
 use trimtab_types::report::Report;

@@ -149,8 +149,12 @@ fn cost(all: &WindowInput, sums: &Sums) -> Cost {
 
 /// Of no function the waits are told.
 fn without_waits(mut functions: Vec<FunctionTotal>) -> Vec<FunctionTotal> {
-    for function in functions.iter_mut().filter(|function| function.waits_missing.is_some()) {
-        function.waits_missing = Some(NEEDS_ALL.to_owned());
+    for function in &mut functions {
+        // These are sums already; `Reduced::functions` has the ranks.
+        (function.ranks, function.longest) = (None, None);
+        if function.waits_missing.is_some() {
+            function.waits_missing = Some(NEEDS_ALL.to_owned());
+        }
     }
     functions
 }

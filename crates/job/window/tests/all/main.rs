@@ -13,5 +13,6 @@ mod loops;
 mod reduce;
 mod regions;
 mod report;
+mod scaling;
 mod tables;
 mod words;

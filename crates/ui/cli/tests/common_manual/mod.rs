@@ -30,6 +30,7 @@ const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
 const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
+const SCALED: Run = Like("a_function_that_one_rank_does_alone_is_named");
 const TIMES: Run = Like("times_loads_and_paces_trigger_windows");
 
 /// All commands of each file, in their order; of one that is longer than a line its beginning.
@@ -63,6 +64,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab list", By(ONE_MACHINE)),
             ("trimtab report [JOB[/WINDOW]]", By(ONE_MACHINE)),
             ("trimtab report JOB --compare 2 3", By(ONE_MACHINE)),
+            ("trimtab report A B C --scaling", SCALED),
             ("trimtab functions 4711 ['MPI_*']", By(ONE_MACHINE)),
             ("trimtab probe 'SCRIPT' 4711 [--for S]", By(ONE_MACHINE)),
             ("trimtab points 'solve*' 4711|JOB|FILE", By(ONE_MACHINE)),
@@ -160,6 +162,14 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab report particle-3 --compare 2 3", By(ONE_MACHINE)),
             ("trimtab attach --slurm 4711 --when api:checkpoint --windows 0 --controller HOST", By(SITE)),
             ("trimtab trigger 4711 checkpoint --controller HOST", By(SITE)),
+        ],
+    ),
+    (
+        "docs/scaling.md",
+        &[
+            ("trimtab attach 4711 --function 'solve*' --function 'write*'", SCALED),
+            ("trimtab report app-1 app-4 app-16 --scaling", SCALED),
+            ("trimtab report app-1 app-4/2 other.json --scaling=weak --json", SCALED),
         ],
     ),
     (
