@@ -3,7 +3,8 @@
 //! - A result is exactly what its filter makes of what the ranks it covers contributed, each once, to that wave and no
 //!   other.
 //! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
-//! - A rank is missing from a result of a patient stream only if it, or an ancestor of it, was in trouble lately.
+//! - A rank is missing from a result only if it, or an ancestor of it, was in trouble since shortly before the wave began, or if
+//!   it had not contributed when the stream's time was over.
 //! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
 //! - A leaf takes out its instrumentation only if there was trouble.
 //! - A child of a lost node, or of one it is cut off from, has a parent again within a second, from then or from the last
@@ -14,7 +15,7 @@
 //! Next: `sim`, which calls this.
 
 use crate::contribution::{merged, registry};
-use crate::plan::{Flow, PATIENT, Plan};
+use crate::plan::{Flow, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;
@@ -87,6 +88,8 @@ pub struct Checker {
     islands: BTreeMap<NodeId, u64>,
     finished: BTreeSet<(u32, u64)>,
     arrived: BTreeMap<(u32, u64), RankSet>,
+    /// When each rank contributed to each wave without a result, on streams that wait.
+    contributed_us: BTreeMap<(u32, u64), BTreeMap<Rank, u64>>,
     commanded_us: BTreeMap<u64, u64>,
     is_root_dead: bool,
     /// The first command of this life of the controller.
@@ -123,6 +126,7 @@ impl Checker {
             islands: BTreeMap::new(),
             finished: BTreeSet::new(),
             arrived: BTreeMap::new(),
+            contributed_us: BTreeMap::new(),
             commanded_us: BTreeMap::new(),
             is_root_dead: false,
             epoch_from: 0,
@@ -223,6 +227,7 @@ impl Checker {
             self.is_root_dead = false;
             self.finished.clear();
             self.arrived.clear();
+            self.contributed_us.clear();
         }
         self.review(now_us);
     }
@@ -273,6 +278,14 @@ impl Checker {
         self.review(now_us);
     }
 
+    /// A rank's contribution was taken by its node.
+    pub fn contributed(&mut self, now_us: u64, (stream, wave): (u32, u64), rank: Rank) {
+        let key = (stream, wave);
+        if matches!(self.flow(stream).sync, Sync::TimeOut { .. }) && !self.finished.contains(&key) {
+            self.contributed_us.entry(key).or_default().insert(rank, now_us);
+        }
+    }
+
     /// A numbered command was sent.
     pub fn commanded(&mut self, now_us: u64, number: u64) {
         self.commanded_us.insert(number, now_us);
@@ -316,7 +329,10 @@ impl Checker {
     }
 
     fn is_troubled(&self, now_us: u64, id: NodeId) -> bool {
-        let since_us = now_us.saturating_sub(TROUBLE_US);
+        self.is_troubled_since(now_us.saturating_sub(TROUBLE_US), id)
+    }
+
+    fn is_troubled_since(&self, since_us: u64, id: NodeId) -> bool {
         let mut path = std::iter::successors(Some(id), |at| self.parents[at.0 as usize]);
         path.any(|at| self.trouble_us[at.0 as usize] >= since_us)
     }
@@ -378,8 +394,14 @@ impl Checker {
         if sync != Sync::DontWait && !self.finished.insert(key) {
             self.broken(now_us, format!("{name} has a second result"));
         }
-        if sync == PATIENT {
-            let unexplained = |rank: &Rank| !self.is_troubled(now_us, self.homes[rank]);
+        if let Sync::TimeOut { us } = sync {
+            let contributed_us = self.contributed_us.remove(&key).unwrap_or_default();
+            let began_us = contributed_us.values().min().copied().unwrap_or(now_us);
+            // Contributions that were lost are asked for again, with longer and longer pauses.
+            let since_us = began_us.min(now_us.saturating_sub(TROUBLE_US));
+            let is_lost = |rank: &Rank| contributed_us.get(rank).is_some_and(|at_us| now_us - at_us > TROUBLE_US);
+            let is_missed = |rank: &Rank| now_us - began_us < us || is_lost(rank);
+            let unexplained = |rank: &Rank| is_missed(rank) && !self.is_troubled_since(since_us, self.homes[rank]);
             if let Some(rank) = result.missing.iter().find(unexplained) {
                 self.broken(now_us, format!("{name} lacks rank {rank}, with which nothing was wrong"));
             }

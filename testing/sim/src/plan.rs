@@ -8,8 +8,7 @@ use crate::shape::Tree;
 use trimtab_overlay::{Sync, Timing};
 use trimtab_reduce::FilterSpec;
 
-/// As long as the lead of a window waits for an agent: longer than anybody here thinks, so that a rank is missing only if
-/// something failed.
+/// As long as the lead of a window waits for an agent, which is longer than anybody here thinks about eight waves.
 pub const PATIENT: Sync = Sync::TimeOut { us: 20_000_000 };
 
 /// A simulation's plan.

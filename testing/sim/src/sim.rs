@@ -337,7 +337,7 @@ impl Sim {
         for wave in waves {
             let value = contribution(&self.checker.flow(stream).filter, rank, wave);
             match node.put(now_us, stream, wave, &value) {
-                Ok(()) => {}
+                Ok(()) => self.checker.contributed(now_us, (stream, wave), rank),
                 // The waves ended without this rank while it thought.
                 Err(trimtab_overlay::Busy::Window { from, .. }) if wave < from => {}
                 Err(busy) => {
