@@ -809,8 +809,8 @@ fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> F
         bytes_max: bytes.map(|(_, max)| max),
         sizes: None,
         argument_sum: None,
-        ranks: None,
-        longest: None,
+        ranks: Some(2),
+        longest: Some(trimtab_types::report::LongestRank { rank: 1, time_s: time_s * 0.6 }),
         first_s: Some(0.0001),
         last_s: Some(0.03),
     }
