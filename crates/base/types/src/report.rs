@@ -390,7 +390,7 @@ pub struct FunctionTotal {
     pub sizes: Option<Vec<SizeClass>>,
     /// Sum of the argument asked for with `--argument`.
     pub argument_sum: Option<i64>,
-    /// Ranks that called it; `None`: an older report, or one of a large job, where `reduced` has them.
+    /// Ranks that called it; `None`: an older report, or none of its calls was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     /// The rank that was inside longest; `None`: as `ranks`, or it was not timed.

@@ -30,8 +30,8 @@ pub struct Scaling {
     pub work: Work,
     /// One for each number of ranks, ascending; the first is the one that all others are compared with.
     pub points: Vec<ScalingPoint>,
-    /// Seconds that an iteration takes longer on the most ranks than it would if it scaled ideally; `None`: fewer than two points.
-    pub lost_s: Option<f64>,
+    /// Seconds that an iteration takes longer on the most ranks than it would if it scaled ideally.
+    pub lost_s: f64,
     /// Half width of its 95% interval; `None`: a window has none.
     pub lost_half_width_95_s: Option<f64>,
     /// The parts of that, the largest first; empty: not known.

@@ -18,6 +18,7 @@ use crate::regions::omp;
 use crate::remarks::{Threads, is_glimpse, remarks};
 use crate::statistics::{self, Share};
 use crate::words::name_ranks;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use trimtab_types::report::{
     Cost, Detail, Ended, Estimate, FunctionGroup, FunctionTotal, GroupTime, Link, LongestRank, RankTotal, Report,
@@ -307,12 +308,13 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     })
 }
 
-/// The rank that was inside a function longest.
+/// The rank that was inside a function longest; of several the lowest.
 fn longest(number: usize, input: &WindowInput, scale: Scale) -> Option<LongestRank> {
     let ticks = |rank: &RankSample| -> u64 {
         rank.functions.iter().filter(|sample| sample.function == number).map(|sample| sample.ticks).sum()
     };
-    let (rank, ticks) = input.ranks.iter().map(|rank| (rank.rank, ticks(rank))).max_by_key(|(_, ticks)| *ticks)?;
+    let (rank, ticks) =
+        input.ranks.iter().map(|rank| (rank.rank, ticks(rank))).max_by_key(|(rank, ticks)| (*ticks, Reverse(*rank)))?;
     Some(LongestRank { rank, time_s: scale.seconds(ticks) })
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Next: `trimtab_types::scaling` for the result.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use trimtab_types::report::{Estimate, FunctionGroup, FunctionTotal, Report};
 use trimtab_types::scaling::{FunctionScaling, Growth, LostIn, LostPart, SCHEMA, Scaling, ScalingPoint, Work};
 
@@ -65,9 +65,9 @@ struct Measured<'a> {
 /// If they are of several programs, or of fewer than two numbers of ranks.
 pub fn scaling(reports: &[Report], work: Work) -> Result<Scaling, NoScaling> {
     let mut warnings = Vec::new();
-    let programs: BTreeMap<&str, ()> = reports.iter().map(|report| (file_name(&report.job.program), ())).collect();
+    let programs: BTreeSet<&str> = reports.iter().map(|report| file_name(&report.job.program)).collect();
     if programs.len() > 1 {
-        return Err(NoScaling::Programs(programs.into_keys().map(str::to_owned).collect()));
+        return Err(NoScaling::Programs(programs.into_iter().map(str::to_owned).collect()));
     }
     let mut measured: Vec<Measured<'_>> = Vec::new();
     for report in reports {
@@ -90,7 +90,7 @@ pub fn scaling(reports: &[Report], work: Work) -> Result<Scaling, NoScaling> {
         program: first.report.job.program.clone(),
         work,
         points: measured.iter().map(|one| point(first, one, work)).collect(),
-        lost_s: Some(lost_s),
+        lost_s,
         lost_half_width_95_s: halves.map(|(a, b)| a.hypot(b)),
         parts: parts(first, last, work),
         functions: functions(&measured, work, lost_s),
@@ -194,30 +194,25 @@ fn per_iteration(one: &Measured<'_>, function: &FunctionTotal) -> Option<f64> {
     if function.group == FunctionGroup::Comm {
         return Some(all_s / one.measured / one.iterations);
     }
-    let reduced = one.report.reduced.as_ref();
-    let of_ranks = reduced.and_then(|reduced| reduced.functions.iter().find(|other| other.name == function.name));
-    let longest_s = match (of_ranks, function.longest) {
-        (Some(ranks), _) => ranks.time_s?.max,
-        (None, Some(longest)) => longest.time_s,
-        // With one rank the sum is the longest.
-        (None, None) => Some(all_s).filter(|_| one.measured <= 1.0)?,
-    };
+    // With one rank the sum is the longest.
+    let longest_s = function.longest.map(|longest| longest.time_s).or(Some(all_s).filter(|_| one.measured <= 1.0))?;
     Some(longest_s / one.iterations)
+}
+
+fn same_function<'a>(one: &Measured<'a>, of: &FunctionTotal) -> Option<&'a FunctionTotal> {
+    one.report.functions.iter().find(|other| other.name == of.name && other.group == of.group)
 }
 
 fn functions(measured: &[Measured<'_>], work: Work, lost_s: f64) -> Vec<FunctionScaling> {
     let [first, .., last] = measured else { return Vec::new() };
-    let find = |one: &Measured<'_>, of: &FunctionTotal| -> Option<FunctionTotal> {
-        one.report.functions.iter().find(|other| other.name == of.name && other.group == of.group).cloned()
-    };
     let mut all: Vec<FunctionScaling> = Vec::new();
     for function in &last.report.functions {
         let Some(now_s) = per_iteration(last, function) else { continue };
-        let at = |one: &Measured<'_>| find(one, function).and_then(|found| per_iteration(one, &found));
-        let before_s = match find(first, function) {
+        let at = |one: &Measured<'_>| same_function(one, function).and_then(|found| per_iteration(one, found));
+        let before_s = match same_function(first, function) {
             // It was called and not timed: nothing is known of how it grows.
             Some(found) if found.time_s.is_none() => continue,
-            Some(found) => per_iteration(first, &found),
+            Some(found) => per_iteration(first, found),
             None => Some(0.0),
         };
         let Some(before_s) = before_s else { continue };

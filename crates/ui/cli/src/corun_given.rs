@@ -4,18 +4,17 @@
 
 use crate::attach::found_again;
 use crate::engine::Kept;
+use crate::given_window::{no_file, of_file, stored};
 use crate::outcomes::known_job;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use std::path::Path;
 use trimtab_engine::{Engine, Found, LOOKS_OF_JOB_MAX, Life, Target, company, comparable};
-use trimtab_store::{History, JobId, Store};
+use trimtab_store::{History, JobId};
 use trimtab_types::Pid;
-use trimtab_types::report::{Report, SCHEMA};
+use trimtab_types::report::Report;
 
 /// A job of Slurm is named so.
 const SLURM: &str = "slurm:";
-/// A file with more bytes is no report that anybody wants to read here.
-const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Earlier runs in which a window alone is looked for.
 const RUNS_MAX: u32 = 20;
 
@@ -97,39 +96,6 @@ fn of_job<'a>(jobs: &[String], text: &'a str) -> anyhow::Result<(usize, &'a str)
 /// The letter of a job by its place.
 pub fn letter_of(place: usize) -> String {
     char::from(b'A' + (place % 26) as u8).to_string()
-}
-
-/// The report in a file; `None`: there is no such file.
-fn of_file(text: &str) -> anyhow::Result<Option<Report>> {
-    let Ok(data) = std::fs::metadata(text) else { return Ok(None) };
-    if data.is_dir() {
-        return Ok(None);
-    }
-    if data.len() > FILE_BYTES_MAX {
-        bail!("{text} has {} bytes, which is no report", data.len());
-    }
-    let bytes = std::fs::read(text).with_context(|| format!("can't read {text}"))?;
-    let report: Report = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{text} is no report: write one with `trimtab attach PID --json {text}`"))?;
-    if report.schema != SCHEMA {
-        bail!("{text} is a {:?}, and this trimtab reads {SCHEMA}", report.schema);
-    }
-    Ok(Some(report))
-}
-
-fn no_file(error: trimtab_store::Error, text: &str) -> anyhow::Error {
-    let looks_like_a_file = text.contains(['.', '/']);
-    let error = anyhow::Error::from(error);
-    if looks_like_a_file { error.context(format!("there is no file {text}")) } else { error }
-}
-
-/// A stored window by its name; the newest of a job.
-fn stored(store: &Store, text: &str) -> anyhow::Result<Report> {
-    let selection = store.find(text).map_err(|error| no_file(error, text))?;
-    match selection.window {
-        Some(window) => Ok(store.window(&selection.job.id, window)?),
-        None => store.newest_window(Some(&selection.job.id))?.with_context(|| format!("no window of {text} is stored")),
-    }
 }
 
 /// The newest stored window in which a job was alone: its own, or of an earlier run of the same program; or why there is none.

@@ -21,6 +21,7 @@ mod explain;
 mod forecast;
 mod forecast_sizes;
 mod functions;
+mod given_window;
 mod hold;
 mod memory;
 mod model;

@@ -3,8 +3,9 @@
 //! Next: `remote` for the same of a site's store; `trimtab-store` for how it is kept.
 
 use crate::exit_code::{DONE, PARTIAL};
+use crate::given_window::file_or_stored;
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use trimtab_engine::{compare as compared_with, headline, own, scaling as scaling_of};
@@ -86,7 +87,7 @@ pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -
 
 /// `trimtab report A B C --scaling`.
 pub fn scaling(path: &Option<PathBuf>, windows: &[String], work: Work, json: bool) -> anyhow::Result<u8> {
-    let reports: Vec<Report> = windows.iter().map(|window| window_or_file(path, window)).collect::<Result<_, _>>()?;
+    let reports: Vec<Report> = windows.iter().map(|window| file_or_stored(path, window)).collect::<Result<_, _>>()?;
     let scaling = scaling_of(&reports, work)?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&scaling)?)?;
@@ -95,22 +96,6 @@ pub fn scaling(path: &Option<PathBuf>, windows: &[String], work: Work, json: boo
         output::print_text(&trimtab_report::scaling(&scaling, &style))?;
     }
     Ok(if scaling.points.len() < windows.len() { PARTIAL } else { DONE })
-}
-
-/// A stored window by its name, or a report in a file.
-fn window_or_file(path: &Option<PathBuf>, text: &str) -> anyhow::Result<Report> {
-    if Path::new(text).is_file() {
-        let bytes = std::fs::read(text).with_context(|| format!("cannot read {text}"))?;
-        return serde_json::from_slice(&bytes)
-            .with_context(|| format!("{text} is no report; `trimtab attach --json FILE` writes one"));
-    }
-    let store = Store::open_to_show(path.as_deref())?;
-    let selection = store.find(text)?;
-    let id = &selection.job.id;
-    match selection.window {
-        Some(window) => Ok(store.window(id, window)?),
-        None => store.newest_window(Some(id))?.with_context(|| format!("{text} has no window")),
-    }
 }
 
 /// How a report is shown.

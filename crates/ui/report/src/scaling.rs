@@ -52,7 +52,7 @@ fn headline(scaling: &Scaling) -> String {
 
 /// The cause in a sentence.
 fn why(scaling: &Scaling, last: &ScalingPoint) -> String {
-    let Some(lost_s) = scaling.lost_s else { return String::new() };
+    let lost_s = scaling.lost_s;
     if scaling.lost_half_width_95_s.is_some_and(|width| lost_s <= width) || lost_s <= 0.0 {
         return " As far as the intervals tell, it loses nothing.".to_owned();
     }

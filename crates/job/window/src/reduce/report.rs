@@ -14,8 +14,8 @@ use crate::input::{RankSample, WindowInput};
 use crate::paths::totals_of;
 use crate::remarks::{Threads, is_glimpse, remarks};
 use trimtab_types::report::{
-    Cost, Efficiencies, FunctionGroup, FunctionRanks, FunctionTotal, GroupTime, NodeSum, RankClass, RankSpread,
-    RankTotal, Reduced, Report, SCHEMA, Window,
+    Cost, Efficiencies, FunctionGroup, FunctionRanks, FunctionTotal, GroupTime, LongestRank, NodeSum, RankClass,
+    RankSpread, RankTotal, Reduced, Report, SCHEMA, Window,
 };
 
 /// All that is known of a large job's window.
@@ -69,7 +69,7 @@ pub fn assemble_reduced(input: ReducedInput<'_>) -> Report {
     warnings.extend(remarks(&all, (&cost, &window), &threads(sums)));
     let is_known = all.has_comm() && !all.communicates_untimed();
     let time_per_iteration_s = sums.steps.time_per_iteration(input.iterations, scale.0);
-    let functions = without_waits(function_totals(&all, scale));
+    let functions = with_ranks(without_waits(function_totals(&all, scale)), &all, sums);
     let whole = Whole { is_symmetric: sums.is_symmetric(is_same_count), hosts: sums.hosts.clone() };
     let efficiencies = efficiencies(&all, &input, (&ranks, &window), is_known);
     let total_s = sums.duration.sum_ticks() / scale.0;
@@ -149,12 +149,19 @@ fn cost(all: &WindowInput, sums: &Sums) -> Cost {
 
 /// Of no function the waits are told.
 fn without_waits(mut functions: Vec<FunctionTotal>) -> Vec<FunctionTotal> {
-    for function in &mut functions {
-        // These are sums already; `Reduced::functions` has the ranks.
-        (function.ranks, function.longest) = (None, None);
-        if function.waits_missing.is_some() {
-            function.waits_missing = Some(NEEDS_ALL.to_owned());
-        }
+    for function in functions.iter_mut().filter(|function| function.waits_missing.is_some()) {
+        function.waits_missing = Some(NEEDS_ALL.to_owned());
+    }
+    functions
+}
+
+/// The totals are of sums, as if of one rank; the ranks that called each function stand beside.
+fn with_ranks(mut functions: Vec<FunctionTotal>, all: &WindowInput, sums: &Sums) -> Vec<FunctionTotal> {
+    for function in functions.iter_mut().filter(|function| function.ranks.is_some()) {
+        let of = of_function(function, all, sums);
+        function.ranks = of.as_ref().map(|of| of.ranks);
+        let longest = |spread: RankSpread| LongestRank { rank: spread.rank_of_max, time_s: spread.max };
+        function.longest = of.and_then(|of| of.time_s).map(longest);
     }
     functions
 }

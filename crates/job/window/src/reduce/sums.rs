@@ -440,7 +440,8 @@ fn each<K: Ord + Clone, V: Clone>(into: &mut BTreeMap<K, V>, other: &BTreeMap<K,
 
 fn functions(rank: &RankSample, scale: Scale) -> BTreeMap<usize, OfFunction> {
     let mut sums: BTreeMap<usize, (u64, u64, u64)> = BTreeMap::new();
-    for sample in &rank.functions {
+    // A rank that did not call it is none of those that did.
+    for sample in rank.functions.iter().filter(|sample| sample.calls + sample.nested > 0) {
         let (calls, bytes, ticks) = sums.entry(sample.function).or_default();
         (*calls, *bytes, *ticks) = (*calls + sample.calls, *bytes + sample.bytes, *ticks + sample.ticks);
     }
