@@ -114,7 +114,7 @@ pub struct FunctionScaling {
     /// Its group.
     pub group: FunctionGroup,
     /// Seconds in an iteration at each point: on the rank that is in it longest, and of communication the mean over ranks.
-    /// `None`: it was not timed there, or which rank is longest is not known.
+    /// `None`: it was not called there, not timed, or which rank is longest is not known.
     pub per_iteration_s: Vec<Option<f64>>,
     /// The rank that is in it longest on the most ranks, if only one calls it.
     pub only_rank: Option<u32>,

@@ -138,7 +138,8 @@ fn functions(scaling: &Scaling) -> PageTable {
     columns.extend([PageColumn::number("lost", 0), PageColumn::name("with ranks"), PageColumn::name("on")]);
     let mut table = PageTable::new(columns);
     for function in &scaling.functions {
-        let at = |index: &usize| function.per_iteration_s[*index].map_or_else(|| NOT_MEASURED.to_owned(), time);
+        // It was not called there, or not timed.
+        let at = |index: &usize| function.per_iteration_s[*index].map_or_else(|| "-".to_owned(), time);
         let growth = match function.growth {
             Growth::Shrinks => "shrinks",
             Growth::Stays => "stays",
