@@ -13,7 +13,7 @@ use trimtab_types::report::{HybridEfficiencies, Omp, ParallelRegion, Report};
 
 const PROGRAM: &str = include_str!("openmp/hybrid.c");
 /// Steps after which the program ends by itself.
-const STEPS: u32 = 20_000;
+const STEPS: u32 = 60_000;
 const ITERATIONS: u64 = 40;
 const THREADS: u64 = 2;
 /// A window in which the machine took a processor between two readings of clocks is taken anew; a wrong number is wrong in all.
