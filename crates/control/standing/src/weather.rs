@@ -240,7 +240,7 @@ fn host_soon(soon: Soon) -> HostSoon {
 
 fn ways(share: &Share) -> Vec<HostWay> {
     let said = share.said.iter().map(|(way, value)| (way, Some(*value), None));
-    let silent = share.silent.iter().map(|(way, why)| (way, None, Some(why.clone())));
+    let silent = share.silent.iter().map(|(way, why)| (way, None, Some(why.to_string())));
     said.chain(silent).map(|(way, share, why_not)| HostWay { way: way.word().to_owned(), share, why_not }).collect()
 }
 

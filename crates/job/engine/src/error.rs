@@ -3,6 +3,7 @@
 //! Next: `found` and `window`, which raise most of these.
 
 use std::process::ExitStatus;
+use trimtab_measure::NoHold;
 use trimtab_track::slurm::{NotAnId, SlurmError};
 use trimtab_types::Pid;
 
@@ -175,7 +176,7 @@ pub enum Error {
         /// The process.
         pid: Pid,
         /// Why.
-        reason: String,
+        reason: NoHold,
     },
     /// A window has no thread.
     #[error("no thread can be begun to measure it")]

@@ -78,7 +78,7 @@ pub use trimtab_os::{COUNTED_EVENTS, CountedEvent};
 pub use trimtab_window::{NoScaling, compare, headline, scaling};
 
 /// Counters that can be asked for, with the reason for each that can't be read here.
-pub use trimtab_measure::what_counts;
+pub use trimtab_measure::{NoCounter, what_counts};
 
 /// The options of a script, its messages and values.
 pub use trimtab_script::{Message, MessageValue, Named, Options as ScriptOptions, Permissions, Value};

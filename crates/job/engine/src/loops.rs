@@ -218,7 +218,7 @@ impl Engine<'_> {
             stacks_unknown: looked.unknown.clone(),
             pause_look_us_max: looked.pause_ns_max as f64 / 1e3,
             loops: (0..seen.nest.loops.len()).map(|index| seen.found(index, &passed)).collect(),
-            unusable: seen.nest.unusable.iter().map(|one| sampler.in_words(one)).collect(),
+            unusable: seen.nest.unusable.iter().map(|one| sampler.named(one).to_string()).collect(),
             is_interpreted: seen.nest.interpreter().is_some(),
             counted_s: passed.counted_s,
             cost: passed.cost,

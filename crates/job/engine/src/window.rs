@@ -5,7 +5,7 @@
 use crate::Engine;
 use crate::audited::{Audited, Changed};
 use crate::ends::Ends;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::event::{Event, Told};
 use crate::found::elsewhere;
 use crate::launch::{Program, measure_when_ready, when_ready};
@@ -19,7 +19,7 @@ use trimtab_session::{Plan, Refused};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::context::Context;
 use trimtab_types::report::Report;
-use trimtab_types::{Pid, Rank, one_line};
+use trimtab_types::{Pid, Rank};
 
 /// How long ranks may take to appear on nodes whose agents are there.
 pub const RANKS_WAIT: Duration = Duration::from_secs(20);
@@ -104,10 +104,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Has the site keep the report, if its agents measured: where it is there, or in one line why it is not.
-    pub fn file(&mut self) -> Option<Result<Filed, String>> {
-        let filing = self.filing.take()?;
-        Some(filing.file(&self.key, &self.report).map_err(|error| one_line(&*error)))
+    /// Has the site keep the report, if its agents measured: where it is there, or why it is not.
+    pub fn file(&mut self) -> Option<Result<Filed, BoxError>> {
+        Some(self.filing.take()?.file(&self.key, &self.report))
     }
 }
 
@@ -192,7 +191,7 @@ impl Engine<'_> {
             ends = ends_of(&job);
         }
         if let Some(held) = held.as_ref().filter(|held| !held.is_any()) {
-            let why = held.missed().into_iter().next().map_or_else(String::new, |missed| missed.reason);
+            let why = held.missed().into_values().next().map_or_else(String::new, |why| why.to_string());
             self.listener.hear(&Event::Warning(format!("no rank is measured from its first call on: {why}")));
         }
         let told = Told::to(self.listener);

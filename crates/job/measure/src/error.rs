@@ -2,6 +2,7 @@
 //!
 //! Next: `drive` raises these; the command line adds nothing but the exit code.
 
+use crate::reason::NoIterations;
 use trimtab_session::Passing;
 use trimtab_types::{Pid, Rank};
 
@@ -55,9 +56,47 @@ pub enum Error {
         /// The thing that it has instead.
         what: String,
     },
-    /// An option contradicts another.
-    #[error("{0}")]
-    Options(String),
+    /// Nothing can be held behind `MPI_Init` on a node.
+    #[error("nobody can be held: {reason}")]
+    NoHolds {
+        /// The system's words.
+        reason: String,
+    },
+    /// A loop of the nest that was asked for by its number is counted with another one.
+    #[error(
+        "loop {number} of the nest is counted together with the one on the other side of a branch, in which the other ranks \
+         are; see `trimtab loops PID`"
+    )]
+    LoopTogether {
+        /// The number.
+        number: u32,
+    },
+    /// A loop of the nest that was asked for by its number can't be counted.
+    #[error("loop {number} of the nest can't be counted: {reason}; see `trimtab loops PID`")]
+    LoopNotCounted {
+        /// The number.
+        number: u32,
+        /// Why.
+        reason: NoIterations,
+    },
+    /// There is no loop of the number that was asked for.
+    #[error(
+        "{count} loops were seen to run, so there is no loop {number}; `trimtab loops PID` shows them{}",
+        behind(why)
+    )]
+    NoLoopOfNest {
+        /// The number.
+        number: u32,
+        /// So many are there.
+        count: usize,
+        /// Why there may be more, or none.
+        why: Option<String>,
+    },
+    /// Iterations are over before the ranks have heard where to begin.
+    #[error(
+        "the ranks iterate faster than they can be told when to start; measure by time (--mark with a rarer function)"
+    )]
+    TooFast,
     /// The program ended before anything was recorded.
     #[error(
         "the program ended before an iteration of it was recorded: it ran too short, or was attached to too late; \
@@ -146,6 +185,10 @@ pub enum Error {
         /// The kind of answer that came.
         what: &'static str,
     },
+}
+
+fn behind(why: &Option<String>) -> String {
+    why.as_ref().map_or_else(String::new, |why| format!("; {why}"))
 }
 
 fn newest_text(newest: Option<u64>) -> String {

@@ -11,6 +11,7 @@
 
 use crate::clock::Clock;
 use crate::node::{has_static_mpi, program_name};
+use crate::reason::NoHold;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -28,7 +29,7 @@ use trimtab_session::{
 };
 use trimtab_track::{Job, ProcFs, Processes};
 use trimtab_types::Pid;
-use trimtab_types::report::{HeldRank, MissedStart};
+use trimtab_types::report::HeldRank;
 
 /// Where a process comes out of `MPI_Init`: in C, to profilers, in Fortran as compilers spell it, and inside of bindings.
 static NAMES: LazyLock<Vec<String>> =
@@ -73,13 +74,13 @@ struct Seen {
 #[derive(Debug)]
 enum State {
     /// Nothing of MPI is in it yet, or its loader is at work; the last reason why it could not be held.
-    Waits(Option<String>),
+    Waits(Option<NoHold>),
     /// The hold is being put in.
     Busy,
     /// The hold is in.
     Holds(Box<Gathering>),
     /// It can't be held.
-    Never(String),
+    Never(NoHold),
 }
 
 impl FirstCall {
@@ -182,7 +183,7 @@ impl FirstCall {
     pub fn let_strangers_go(&self, job: &Job) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let strangers = seen.iter_mut().filter(|(pid, one)| is_stranger(&(*pid, &**one), job));
-        let no_rank = || State::Never("it is no rank of the job".to_owned());
+        let no_rank = || State::Never(NoHold::NoRank);
         let let_go: Vec<State> = strangers.map(|(_, one)| std::mem::replace(&mut one.state, no_rank())).collect();
         // Taking out takes a while.
         drop(seen);
@@ -211,8 +212,8 @@ impl FirstCall {
     /// Leaves all that are held, once one is, to whoever takes them over; waits for that while nobody gives it up.
     ///
     /// # Errors
-    /// Why none is, as a sentence.
-    pub fn handed_over(mut self, limit: Duration, is_given_up: &dyn Fn() -> bool) -> Result<(), String> {
+    /// [`NoHold`] if none is.
+    pub fn handed_over(mut self, limit: Duration, is_given_up: &dyn Fn() -> bool) -> Result<(), NoHold> {
         let begun = Instant::now();
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let runs = || roots.iter().any(|root| trimtab_os::runs(*root));
@@ -222,12 +223,12 @@ impl FirstCall {
         // Nobody tries again to hold what is about to be somebody else's.
         self.stop_looking();
         if is_given_up() {
-            return Err("it was given up".to_owned());
+            return Err(NoHold::GivenUp);
         }
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Err(match runs() {
-            true => format!("it had not begun MPI after {} s", begun.elapsed().as_secs()),
-            false => "it ended without MPI".to_owned(),
+            true => NoHold::NoMpi { seconds: begun.elapsed().as_secs() },
+            false => NoHold::EndedWithoutMpi,
         });
         for one in seen.into_values() {
             match one.state {
@@ -271,7 +272,7 @@ impl FirstCall {
         }
     }
 
-    fn taken(&self, job: &Job, mut missed: BTreeMap<u32, String>) -> Held {
+    fn taken(&self, job: &Job, mut missed: BTreeMap<u32, NoHold>) -> Held {
         let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut holds, mut others) = (BTreeMap::new(), BTreeMap::new());
         for process in &job.ranks {
@@ -279,7 +280,7 @@ impl FirstCall {
             let Some(Seen { state: State::Holds(mut gathering), .. }) = seen.remove(&process.pid) else { continue };
             let restored = if missed.contains_key(&rank) { Ok(false) } else { gathering.restore_text().map(|()| true) };
             let is_held = restored.unwrap_or_else(|error| {
-                missed.insert(rank, error.to_string());
+                missed.insert(rank, NoHold::NotNow { reason: error.to_string() });
                 false
             });
             let place = if is_held { &mut holds } else { &mut others };
@@ -310,7 +311,7 @@ pub struct Standing {
     /// The world ranks that may yet come.
     pub coming: Vec<u32>,
     /// Those that will not, with the reason.
-    pub missed: BTreeMap<u32, String>,
+    pub missed: BTreeMap<u32, NoHold>,
 }
 
 impl Standing {
@@ -329,7 +330,7 @@ pub enum GatherEnd {
     /// All that wait are measured from their first call on.
     Whole,
     /// None is, for this reason: all are let go.
-    Without(String),
+    Without(NoHold),
 }
 
 /// Decides how long ranks that wait are to wait for others.
@@ -354,11 +355,11 @@ impl GatherWait {
         let longest = self.limit.mul_f64(GIVE_UP_PART);
         let is_late = self.first_held.is_some_and(|first| first.elapsed() > longest);
         match (is_late, is_given_up) {
-            (true, _) => Some(GatherEnd::Without(format!(
-                "rank {first} was still in MPI_Init {:.1} s after others had left it",
-                longest.as_secs_f64()
-            ))),
-            (false, true) => Some(GatherEnd::Without("it was given up".to_owned())),
+            (true, _) => {
+                let others_wait = NoHold::OthersWait { rank: *first, ms: longest.as_millis() as u32 };
+                Some(GatherEnd::Without(others_wait))
+            }
+            (false, true) => Some(GatherEnd::Without(NoHold::GivenUp)),
             (false, false) => None,
         }
     }
@@ -396,25 +397,22 @@ fn is_same(one: &Job, other: &Job) -> bool {
 enum Stands {
     Held,
     Comes,
-    Missed(String),
+    Missed(NoHold),
 }
 
 fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
-    let missed = |reason: &str| Stands::Missed(reason.to_owned());
     let Some(seen) = seen else {
         return match start_of(pid) {
-            Some(Start::Behind) => missed("it had left MPI_Init before it was seen"),
+            Some(Start::Behind) => Stands::Missed(NoHold::SeenLate),
             _ if trimtab_os::runs(pid) => Stands::Comes,
-            _ => missed("it ended"),
+            _ => Stands::Missed(NoHold::Ended),
         };
     };
     match &seen.state {
         State::Holds(gathering) if gathering.is_held() => return Stands::Held,
-        State::Holds(gathering) if gathering.has_given_up() => {
-            return missed("it waited as long as it might, and went on");
-        }
-        State::Never(reason) => return missed(reason),
-        _ if !trimtab_os::runs(pid) => return missed("it ended"),
+        State::Holds(gathering) if gathering.has_given_up() => return Stands::Missed(NoHold::WaitedLong),
+        State::Never(reason) => return Stands::Missed(reason.clone()),
+        _ if !trimtab_os::runs(pid) => return Stands::Missed(NoHold::Ended),
         _ => {}
     }
     if start_of(pid) != Some(Start::Behind) {
@@ -424,11 +422,10 @@ fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
     let behind = seen.behind.get_or_insert_with(Instant::now).elapsed();
     match &seen.state {
         _ if behind < RETURN_MAX => Stands::Comes,
-        State::Waits(Some(reason)) => missed(reason),
-        State::Waits(None) => missed("it had left MPI_Init before it could be held"),
-        State::Busy => missed("what holds it was not in when it came out of MPI_Init"),
-        State::Holds(_) => missed("it came out of MPI_Init by a way that is not held"),
-        State::Never(reason) => missed(reason),
+        State::Waits(Some(reason)) | State::Never(reason) => Stands::Missed(reason.clone()),
+        State::Waits(None) => Stands::Missed(NoHold::HeldLate),
+        State::Busy => Stands::Missed(NoHold::NotIn),
+        State::Holds(_) => Stands::Missed(NoHold::OtherWay),
     }
 }
 
@@ -437,7 +434,7 @@ fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
 pub struct Held {
     clock: Clock,
     holds: Mutex<BTreeMap<u32, Gathering>>,
-    missed: Mutex<BTreeMap<u32, String>>,
+    missed: Mutex<BTreeMap<u32, NoHold>>,
     ended: Mutex<Vec<HeldRank>>,
 }
 
@@ -448,13 +445,12 @@ impl Held {
     }
 
     /// Ranks that are not held, with the reason.
-    pub fn missed(&self) -> Vec<MissedStart> {
-        let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
-        missed.iter().map(|(rank, reason)| MissedStart { rank: *rank, reason: reason.clone() }).collect()
+    pub fn missed(&self) -> BTreeMap<u32, NoHold> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where the window is tried once more, the first reason why a rank is not held is the one that counts: it was let go then.
-    pub(crate) fn keep_first_reasons(&self, first: &mut BTreeMap<u32, String>) {
+    pub(crate) fn keep_first_reasons(&self, first: &mut BTreeMap<u32, NoHold>) {
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         for (rank, reason) in missed.iter_mut() {
             *reason = first.entry(*rank).or_insert_with(|| reason.clone()).clone();
@@ -466,8 +462,7 @@ impl Held {
         let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
         let (on_time, late) = self.end(holds).into_iter().partition::<Vec<_>, _>(|one| one.1);
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = "it waited as long as it might, and went on before its probes were in";
-        missed.extend(late.into_iter().map(|(rank, _)| (rank, reason.to_owned())));
+        missed.extend(late.into_iter().map(|(rank, _)| (rank, NoHold::WaitedLongForProbes)));
         on_time.into_iter().map(|(rank, _)| rank).collect()
     }
 
@@ -576,7 +571,7 @@ impl Looker {
     }
 }
 
-/// Asked before a process is changed; says why not.
+/// Asked before a process is changed; says in words of others why not.
 type MayChange = Box<dyn FnMut(Pid) -> Result<(), String> + Send>;
 
 /// Puts holds in, by one thread for each process.
@@ -628,22 +623,23 @@ impl Holder {
         match leftover::find(pid)? {
             leftover::Leftover::None => {}
             leftover::Leftover::Unfinished(_) => {
-                return Err(Refused::Passing("what was put in before is not out yet".to_owned()));
+                return Err(Refused::Passing(NoHold::Unfinished));
             }
             found @ leftover::Leftover::Complete { .. } => {
                 return match Gathering::take_over(pid, &found)? {
                     TakeOver::Taken(taken) => Ok(taken),
-                    TakeOver::InUse => Err(Refused::Passing("another trimtab holds it".to_owned())),
-                    TakeOver::NoHold => Err(Refused::Final("another trimtab has changed it".to_owned())),
+                    TakeOver::InUse => Err(Refused::Passing(NoHold::HeldByOther)),
+                    TakeOver::NoHold => Err(Refused::Final(NoHold::ChangedByOther)),
                 };
             }
         }
         let handlers = FaultHandlers::of(pid);
         let stopped = Stopped::stop(pid).map_err(Error::from)?;
         if start_of(pid) == Some(Start::Behind) {
-            return Err(Refused::Final("it had left MPI_Init before it was seen".to_owned()));
+            return Err(Refused::Final(NoHold::SeenLate));
         }
-        (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid).map_err(Refused::Final)?;
+        let may_change = (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid);
+        may_change.map_err(|reason| Refused::Final(NoHold::Forbidden { reason }))?;
         let maps = MappingTable::of(pid).map_err(Error::from)?;
         let names: Vec<&str> = NAMES.iter().map(String::as_str).collect();
         let before = interposers(pid, &maps, &names);
@@ -659,9 +655,9 @@ impl Holder {
 /// Why a process is not held.
 enum Refused {
     /// It may be in a moment.
-    Passing(String),
+    Passing(NoHold),
     /// It can't be.
-    Final(String),
+    Final(NoHold),
 }
 
 impl From<Refused> for State {
@@ -676,8 +672,8 @@ impl From<Refused> for State {
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
         match error.is_loading() || error.is_passing() {
-            true => Refused::Passing(error.to_string()),
-            false => Refused::Final(format!("it could not be held: {error}")),
+            true => Refused::Passing(NoHold::NotNow { reason: error.to_string() }),
+            false => Refused::Final(NoHold::Failed { reason: error.to_string() }),
         }
     }
 }

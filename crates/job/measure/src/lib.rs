@@ -20,6 +20,7 @@ mod job;
 mod node;
 mod options;
 mod part;
+mod reason;
 mod request;
 mod runs;
 mod so_far;
@@ -32,12 +33,13 @@ pub use first_call::{FirstCall, GatherEnd, Held, Standing, let_go};
 pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Functions, Listed, NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, WindowNode, called_mpi, chosen,
+    Functions, Listed, NestSampler, NoCounter, PASSES_PER_SECOND_MAX, SamplingCost, WindowNode, called_mpi, chosen,
     counted_numbers, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
     program_name, script_name, wait_for_start, wanted_files, what_counts,
 };
 pub use options::{DETAIL_RANKS_MAX, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, Stage, dotted};
 pub use part::Part;
+pub use reason::{NestUnknown, NoEnds, NoHold, NoIterations, NotYet};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
     OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,

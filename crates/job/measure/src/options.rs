@@ -2,6 +2,7 @@
 //!
 //! Next: `drive` acts on these.
 
+use crate::reason::NotYet;
 use crate::so_far::CommSoFar;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -226,7 +227,7 @@ pub enum Stage {
         /// Seconds so far.
         seconds: f64,
         /// The part that is still missing.
-        why: String,
+        why: NotYet,
     },
     /// Waiting for the agreed iteration.
     Armed {

@@ -11,12 +11,14 @@ use crate::excerpt::Excerpt;
 use crate::first_call::{GatherEnd, Standing};
 use crate::options::{LoopName, Options};
 use crate::part::Part;
+use crate::reason::{NestUnknown, NoEnds, NoHold, NoIterations, NotYet};
 use crate::runs::Run;
 use crate::so_far::CommSoFar;
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::{CallFrame, Ended, HeldRank, MissedStart, NodeShare};
+use std::collections::BTreeMap;
+use trimtab_types::report::{CallFrame, Ended, HeldRank, NodeShare};
 use trimtab_window::reduce::{Ends, OfWindow, Seen};
-use trimtab_window::{FunctionInfo, MarkTimes, NamedPath, RankSample, Relation, Symbol};
+use trimtab_window::{FunctionInfo, MarkTimes, NamedPath, NoRepetition, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -272,7 +274,7 @@ pub enum Answer {
     /// Of one node only.
     Reference(Box<Reference>),
     /// At most [`Answer::FITTED_BYTES`] a rank; the inner error says why a rank does not fit.
-    Fitted(Result<Vec<Fitted>, String>),
+    Fitted(Result<Vec<Fitted>, NotYet>),
     /// The call that counts, of the lowest rank of the node whose call is the job's.
     Counted {
         /// For a reader: `MPI_Allreduce at solve+0x1f3`.
@@ -312,7 +314,7 @@ pub enum Answer {
     /// call.
     Checked(Vec<RankCheck>),
     /// For the node; the error: why nothing is known, or that its ranks don't agree.
-    HowFar(Result<LoopEnds, String>),
+    HowFar(Result<LoopEnds, NoEnds>),
     /// Warnings of the node.
     Removed {
         /// Warnings about what did not go as it should.
@@ -389,9 +391,9 @@ pub struct Sampled {
     /// All times of the rank whose thread was held longest together, microseconds.
     pub pause_us_total: f64,
     /// Why the loops mean nothing, or are not all known.
-    pub why_not: Option<String>,
+    pub why_not: Option<NestUnknown>,
     /// A function around the outermost of the loops whose own loops are not known, and why.
-    pub unknown_around: Option<String>,
+    pub unknown_around: Option<NestUnknown>,
 }
 
 /// A loop of the program that runs.
@@ -408,7 +410,7 @@ pub struct SampledLoop {
     /// A stack was in MPI below it.
     pub is_seen_in_mpi: bool,
     /// Why its passes can't be iterations; `None`: they may.
-    pub why_not: Option<String>,
+    pub why_not: Option<NoIterations>,
     /// If they can't be counted, something that each pass goes through, besides others: while it is not passed, the loop is
     /// not either.
     pub witness: Option<LoopName>,
@@ -441,7 +443,7 @@ pub struct Went {
     /// World ranks that did.
     pub ranks: Vec<u32>,
     /// All others, and why.
-    pub missed: Vec<MissedStart>,
+    pub missed: BTreeMap<u32, NoHold>,
     /// How long each was held that was.
     pub held: Vec<HeldRank>,
 }
@@ -490,7 +492,7 @@ pub struct Looked {
     /// Ticks of what repeats on the slowest rank, where something does on all of them.
     pub in_sight_ticks: Option<f64>,
     /// One for each rank, ascending; the error: why some rank has none.
-    pub loops: Result<Vec<LoopSeen>, String>,
+    pub loops: Result<Vec<LoopSeen>, NoRepetition>,
     /// The loop of the lowest rank in a sentence.
     pub description: String,
 }

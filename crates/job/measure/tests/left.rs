@@ -15,7 +15,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trimtab_measure::{
-    Crew, Here, Mark, Options, Progress, RecordedSoFar, Silent, Stage, WindowId, WindowNode, has_static_mpi,
+    Crew, Here, Mark, NotYet, Options, Progress, RecordedSoFar, Silent, Stage, WindowId, WindowNode, has_static_mpi,
     measure_with,
 };
 use trimtab_session::ImageCache;
@@ -125,8 +125,8 @@ impl Leaving<'_> {
 impl Progress for Leaving<'_> {
     fn stage(&self, stage: &Stage) {
         let is_time = match (self.moment, stage) {
-            (Moment::Counting, Stage::Observing { why, .. }) => why.contains("counting passes"),
-            (Moment::Looking, Stage::Observing { why, .. }) => !why.contains("counting passes"),
+            (Moment::Counting, Stage::Observing { why, .. }) => *why == NotYet::CountingPasses,
+            (Moment::Looking, Stage::Observing { why, .. }) => *why != NotYet::CountingPasses,
             (Moment::Armed, Stage::Armed { .. }) => true,
             _ => false,
         };

@@ -3,7 +3,7 @@
 //! Next: `sensor`, which asks.
 
 use crate::counters::{Disk, parse_disks};
-use crate::figure::Figure;
+use crate::figure::{Figure, NoFigure};
 use crate::places::Places;
 use std::collections::BTreeMap;
 
@@ -16,23 +16,22 @@ pub(crate) struct Rates {
     pub busy: Figure,
 }
 
-/// The counters of whole disks now; `Err`: why there are none.
-pub(crate) fn look(places: &Places) -> Result<BTreeMap<String, Disk>, String> {
-    let text = places.proc_text("diskstats").map_err(|error| format!("/proc/diskstats can't be read: {error}"))?;
+/// The counters of whole disks, or why there are none.
+pub(crate) type Disks = Result<BTreeMap<String, Disk>, NoFigure>;
+
+/// Those now.
+pub(crate) fn look(places: &Places) -> Disks {
+    let text = places.proc_text("diskstats").map_err(|error| NoFigure::unreadable("diskstats", &error))?;
     let is_whole = |name: &String| places.system.join("block").join(name).join("device").exists();
     let disks: BTreeMap<String, Disk> = parse_disks(&text).into_iter().filter(|(name, _)| is_whole(name)).collect();
-    if disks.is_empty() { Err("this machine shows no disk of its own".to_owned()) } else { Ok(disks) }
+    if disks.is_empty() { Err(NoFigure::NoDisk) } else { Ok(disks) }
 }
 
-pub(crate) fn rates(
-    before: &Result<BTreeMap<String, Disk>, String>,
-    after: &Result<BTreeMap<String, Disk>, String>,
-    seconds: f64,
-) -> Rates {
+pub(crate) fn rates(before: &Disks, after: &Disks, seconds: f64) -> Rates {
     let (before, after) = match (before, after) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => {
-            let none = Figure::none(why.clone());
+            let none = Figure::none(why);
             return Rates { read_bytes_per_s: none.clone(), written_bytes_per_s: none.clone(), busy: none };
         }
     };
@@ -77,7 +76,7 @@ mod tests {
         let found = rates(&before, &look(&places), 2.0);
         assert_eq!(found.read_bytes_per_s.value, Some(512_000.0));
         assert_eq!((found.written_bytes_per_s.value, found.busy.value), (Some(1_024_000.0), Some(0.5)));
-        let none = rates(&before, &Err("gone".to_owned()), 2.0);
-        assert_eq!((none.busy.value, none.busy.why_not.as_deref()), (None, Some("gone")));
+        let none = rates(&before, &Err(NoFigure::NoDisk), 2.0);
+        assert_eq!((none.busy.value, none.busy.why_not), (None, Some(NoFigure::NoDisk.to_string())));
     }
 }

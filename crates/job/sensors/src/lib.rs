@@ -25,7 +25,7 @@ mod spin;
 mod tasks;
 
 pub use counters::{Pressure, Processors, parse_disks, parse_pressure, parse_processors};
-pub use figure::Figure;
+pub use figure::{Figure, NoFigure};
 pub use groups::parse_autogroup;
 pub use memory::parse_meminfo;
 pub use places::{Beside, Places};

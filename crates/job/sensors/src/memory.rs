@@ -3,7 +3,7 @@
 //! Next: `sensor`, which asks.
 
 use crate::cgroup;
-use crate::figure::Figure;
+use crate::figure::{Figure, NoFigure};
 use crate::places::Places;
 
 /// Bytes that the kernel thinks it can give without swapping; `None`: an older kernel, or a damaged text.
@@ -18,10 +18,10 @@ pub fn parse_meminfo(text: &str) -> Option<u64> {
 pub(crate) fn free(places: &Places, control: Option<&str>) -> Figure {
     let text = match places.proc_text("meminfo") {
         Ok(text) => text,
-        Err(error) => return Figure::none(format!("/proc/meminfo can't be read: {error}")),
+        Err(error) => return Figure::none(&NoFigure::unreadable("meminfo", &error)),
     };
     let Some(available) = parse_meminfo(&text) else {
-        return Figure::none("/proc/meminfo has no MemAvailable");
+        return Figure::none(&NoFigure::NoMemory);
     };
     let folders = control.map(|text| cgroup::folders(&places.groups, text, "memory")).unwrap_or_default();
     let in_group = folders.iter().filter_map(|folder| Some((cgroup::memory_left(folder)?, folder)));

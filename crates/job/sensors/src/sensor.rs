@@ -7,9 +7,9 @@
 //! Next: `share` for processors, `memory` and `disks` for the rest.
 
 use crate::cgroup;
-use crate::counters::{Disk, Pressure, parse_pressure};
-use crate::disks;
-use crate::figure::Figure;
+use crate::counters::{Pressure, parse_pressure};
+use crate::disks::{self, Disks};
+use crate::figure::{Figure, NoFigure};
 use crate::memory;
 use crate::places::{Beside, Places};
 use crate::share::{Moment, Passed, Share, Way};
@@ -49,8 +49,8 @@ pub struct Sensor {
 struct Look {
     at: Instant,
     moment: Moment,
-    pressures: [Result<Pressure, String>; 3],
-    disks: Result<BTreeMap<String, Disk>, String>,
+    pressures: [Result<Pressure, NoFigure>; 3],
+    disks: Disks,
 }
 
 /// How probes at one nice level compared.
@@ -158,8 +158,7 @@ impl Sensor {
     fn figure(&self, share: &Share) -> Figure {
         let record = self.records.get(&share.nice);
         let Some((way, said)) = best(share, record) else {
-            let why: Vec<String> = share.silent.iter().map(|(way, why)| format!("{}: {why}", way.word())).collect();
-            return Figure::none(why.join("; "));
+            return Figure::none(&NoFigure::NoWay(share.silent.clone()));
         };
         let way_said = match share.unseen {
             unseen if way == Way::Tasks && unseen > UNSEEN_TOLD => {
@@ -188,7 +187,7 @@ impl Sensor {
     }
 
     /// Of the control group that is asked about where it has one, else of the machine.
-    fn pressure_text(&self, name: &str) -> Result<Pressure, String> {
+    fn pressure_text(&self, name: &str) -> Result<Pressure, NoFigure> {
         let own = match self.beside {
             Beside::Process(_) => self.cgroup().and_then(|text| {
                 let folders = cgroup::folders(&self.places.groups, &text, name);
@@ -196,10 +195,10 @@ impl Sensor {
             }),
             Beside::Us => None,
         };
-        let machine = || self.places.proc_text(&format!("pressure/{name}"));
-        let text = own.map_or_else(machine, Ok);
-        let text = text.map_err(|error| format!("/proc/pressure/{name} can't be read: {error}"))?;
-        parse_pressure(&text).ok_or_else(|| format!("/proc/pressure/{name} is no text of pressure"))
+        let file = format!("pressure/{name}");
+        let text = own.map_or_else(|| self.places.proc_text(&file), Ok);
+        let text = text.map_err(|error| NoFigure::unreadable(&file, &error))?;
+        parse_pressure(&text).ok_or_else(|| NoFigure::NoPressure { name: name.to_owned() })
     }
 
     fn cgroup(&self) -> Option<String> {
@@ -227,13 +226,13 @@ fn best(share: &Share, record: Option<&Record>) -> Option<(Way, f64)> {
     Some(others.min_by(|a, b| off(a.0).total_cmp(&off(b.0))).unwrap_or(first))
 }
 
-fn pressure(before: &Result<Pressure, String>, after: &Result<Pressure, String>, seconds: f64) -> Figure {
+fn pressure(before: &Result<Pressure, NoFigure>, after: &Result<Pressure, NoFigure>, seconds: f64) -> Figure {
     match (before, after) {
         (Ok(before), Ok(after)) => match after.some_us.checked_sub(before.some_us) {
             Some(us) => Figure::of((us as f64 / 1e6 / seconds).min(1.0), "pressure, some"),
-            None => Figure::none("the counter of pressure went back"),
+            None => Figure::none(&NoFigure::PressureWentBack),
         },
-        (Err(why), _) | (_, Err(why)) => Figure::none(why.clone()),
+        (Err(why), _) | (_, Err(why)) => Figure::none(why),
     }
 }
 
@@ -286,9 +285,10 @@ mod tests {
 
     #[test]
     fn no_way_is_a_reason() {
-        let silent = vec![(Way::Tasks, "gone".to_owned()), (Way::Load, "no file".to_owned())];
+        let silent = vec![(Way::Tasks, NoFigure::NoTick), (Way::Load, NoFigure::NoLoad)];
         let figure = sensor().figure(&Share { silent, ..Share::default() });
-        assert_eq!((figure.value, figure.why_not.as_deref()), (None, Some("tasks: gone; load: no file")));
+        let why = "tasks: no tick of the clock passed between two looks; load: /proc/loadavg has no load";
+        assert_eq!((figure.value, figure.why_not.as_deref()), (None, Some(why)));
     }
 
     #[test]

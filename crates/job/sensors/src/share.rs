@@ -7,8 +7,9 @@
 //! Next: `fair`, which shares out; `sensor`, which corrects by probes.
 
 use crate::cgroup::parse_cpus;
-use crate::counters::{Processors, Ticks};
+use crate::counters::{Processors, Ticks, parse_processors};
 use crate::fair::{self, Group, Wanting};
+use crate::figure::NoFigure;
 use crate::groups::{GroupFacts, Groups, USUAL_WEIGHT, groups_sessions, weight_of_nice};
 use crate::places::{Beside, Places};
 use crate::spin::Spun;
@@ -61,7 +62,7 @@ pub struct Share {
     /// The share by each way, 0 to 1.
     pub said: Vec<(Way, f64)>,
     /// Why the others say nothing.
-    pub silent: Vec<(Way, String)>,
+    pub silent: Vec<(Way, NoFigure)>,
     /// The latest probe at this level.
     pub probe: Option<Spun>,
     /// Share of the processors' work that was of processes which could not be seen, 0 to 1.
@@ -72,19 +73,17 @@ pub struct Share {
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     pub tasks: Tasks,
-    pub processors: Result<Processors, String>,
-    pub load: Result<f64, String>,
+    pub processors: Result<Processors, NoFigure>,
+    pub load: Result<f64, NoFigure>,
 }
 
 impl Moment {
     pub(crate) fn now(places: &Places) -> Moment {
-        let text = |name: &str| places.proc_text(name).map_err(|error| format!("/proc/{name} can't be read: {error}"));
-        let processors = text("stat").and_then(|text| {
-            crate::counters::parse_processors(&text).ok_or_else(|| "/proc/stat names no processor".to_owned())
-        });
+        let text = |name: &str| places.proc_text(name).map_err(|error| NoFigure::unreadable(name, &error));
+        let processors = text("stat").and_then(|text| parse_processors(&text).ok_or(NoFigure::NoProcessor));
         let load = text("loadavg").and_then(|text| {
             let first = text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
-            first.filter(|load| *load >= 0.0).ok_or_else(|| "/proc/loadavg has no load".to_owned())
+            first.filter(|load| *load >= 0.0).ok_or(NoFigure::NoLoad)
         });
         Moment { tasks: Tasks::look(places), processors, load }
     }
@@ -97,9 +96,9 @@ pub(crate) struct Passed<'a> {
     demands: Vec<Demand>,
     each: Vec<(u32, Ticks)>,
     running: f64,
-    load: &'a Result<f64, String>,
+    load: &'a Result<f64, NoFigure>,
     /// Why processors' counters say nothing.
-    why_not: Option<String>,
+    why_not: Option<NoFigure>,
 }
 
 impl<'a> Passed<'a> {
@@ -125,7 +124,7 @@ impl<'a> Passed<'a> {
         let (by_vmstat, by_load) = (self.by_vmstat(), self.by_load());
         let share = |(at, nice): (usize, &i32)| {
             let mut share = Share { nice: *nice, unseen: self.unseen_share(), ..Share::default() };
-            let mut say = |way: Way, said: Result<f64, String>| match said {
+            let mut say = |way: Way, said: Result<f64, NoFigure>| match said {
                 Ok(value) => share.said.push((way, value.clamp(0.0, 1.0).min(quota))),
                 Err(why) => share.silent.push((way, why)),
             };
@@ -137,10 +136,9 @@ impl<'a> Passed<'a> {
         levels.iter().enumerate().map(share).collect()
     }
 
-    fn online(&self) -> Result<Vec<(u32, f64)>, String> {
+    fn online(&self) -> Result<Vec<(u32, f64)>, NoFigure> {
         if self.each.is_empty() {
-            let why = self.why_not.clone();
-            return Err(why.unwrap_or_else(|| "the processors' counters went back".to_owned()));
+            return Err(self.why_not.clone().unwrap_or(NoFigure::ProcessorsWentBack));
         }
         let gives = |(number, ticks): &(u32, Ticks)| {
             let lost = (ticks.interrupts + ticks.stolen) as f64 / ticks.all().max(1) as f64;
@@ -150,7 +148,7 @@ impl<'a> Passed<'a> {
     }
 
     /// Shares of all time of the processors on which a newcomer may run: user, system, idle.
-    fn spent(&self) -> Result<[f64; 3], String> {
+    fn spent(&self) -> Result<[f64; 3], NoFigure> {
         self.online()?;
         let allowed = self.allowed_of(&self.beside.name());
         let here = self.each.iter().filter(|(number, _)| allowed.as_ref().is_none_or(|all| all.contains(number)));
@@ -163,7 +161,7 @@ impl<'a> Passed<'a> {
             sum.stolen += ticks.stolen;
         }
         if sum.all() == 0 {
-            return Err("no tick of the clock passed between two looks".to_owned());
+            return Err(NoFigure::NoTick);
         }
         Ok([sum.user, sum.system, sum.idle].map(|ticks| ticks as f64 / sum.all() as f64))
     }
@@ -175,19 +173,19 @@ impl<'a> Passed<'a> {
         self.each.iter().filter(|(number, _)| is_here(number)).count() as f64
     }
 
-    fn by_vmstat(&self) -> Result<f64, String> {
+    fn by_vmstat(&self) -> Result<f64, NoFigure> {
         let [user, system, idle] = self.spent()?;
         let among = self.running + 1.0;
         Ok(self.count() * (idle + user / among + user * system / among))
     }
 
-    fn by_load(&self) -> Result<f64, String> {
+    fn by_load(&self) -> Result<f64, NoFigure> {
         let load = self.load.clone()?;
         self.online()?;
         Ok(self.count() / (load + 1.0))
     }
 
-    fn by_tasks(&self, levels: &[i32]) -> Result<Vec<f64>, String> {
+    fn by_tasks(&self, levels: &[i32]) -> Result<Vec<f64>, NoFigure> {
         let processors = self.online()?;
         let mut groups = Groups::default();
         let sessions = groups_sessions(self.places);

@@ -72,7 +72,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         communication_to_computation: communication_to_computation(&ranks),
         imbalance: imbalance(&ranks),
         omp: omp(input, &ranks, &efficiencies),
-        efficiencies_missing: efficiencies.as_ref().err().cloned(),
+        efficiencies_missing: efficiencies.as_ref().err().map(ToString::to_string),
         efficiencies: efficiencies.ok(),
         difference,
         paths: paths::path_totals(input, &functions, |ticks| scale.seconds(ticks)),

@@ -16,6 +16,60 @@ const DOUBT_SHARE_MAX: f64 = 0.5;
 /// Unless they are no further apart than so many.
 const DOUBT_MIN: u64 = 10;
 
+/// Why there is no number of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoCount {
+    #[error("it was not read on both sides of the window")]
+    OneSide,
+    #[error("other events had the processor's counters all the time; ask for fewer at a time")]
+    Starved,
+    #[error("it was read beside the window's borders, so it is between {least} and {most}; a longer window says more")]
+    Vague { least: u64, most: u64 },
+}
+
+/// Why it is not known what a counter counted outside of calls of MPI, or in the very moment of a mark.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoNotes {
+    /// The rank has more threads than can be watched.
+    #[error("the rank has more than {most} threads")]
+    ManyThreads {
+        /// So many can.
+        most: usize,
+    },
+    /// The kernel refused.
+    #[error("marks can't be noted by the processor's debug registers: {reason}")]
+    Refused {
+        /// The system's words.
+        reason: String,
+    },
+    /// The notes did not keep up.
+    #[error("marks came faster than they could be noted")]
+    TooFast,
+    /// Marks were noted and calls not.
+    #[error("calls of MPI could not be noted")]
+    NoCalls,
+    /// Notes would hold up the program.
+    #[error(
+        "iterations are so short that a reading in each ({reading_us:.1} us) would take {:.0}% of the time",
+        share * 100.0
+    )]
+    TooDear {
+        /// One reading, microseconds.
+        reading_us: f64,
+        /// Its share of an iteration.
+        share: f64,
+    },
+    /// More than one thread made marks.
+    #[error("several threads iterate")]
+    SeveralThreads,
+    /// There are no marks.
+    #[error("the window is by time")]
+    ByTime,
+    /// No iteration was noted from end to end.
+    #[error("no iteration was seen with all of its calls of MPI: it was too short, or had too many")]
+    NoIteration,
+}
+
 /// A reading of one counter of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawCount {
@@ -59,7 +113,7 @@ pub struct CounterNote {
 }
 
 /// All readings of one counter on one rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterReadings {
     /// From outside, in order.
     pub looks: Vec<CounterLook>,
@@ -68,7 +122,7 @@ pub struct CounterReadings {
     /// In order.
     pub notes: Vec<CounterNote>,
     /// Why there are no notes, or not of every mark; `None`: there should be.
-    pub notes_missing: Option<String>,
+    pub notes_missing: Option<NoNotes>,
     /// Threads were started meanwhile, which belong to those that started them.
     pub has_new_threads: bool,
 }
@@ -139,7 +193,7 @@ pub fn count(readings: &CounterReadings, borders: Borders) -> Counter {
     let others: Vec<usize> = (0..threads).filter(|thread| !is_noted(*thread)).collect();
     let beside = match beside(&readings.looks, &others, borders) {
         Ok(beside) => beside,
-        Err(reason) => return Counter { missing: Some(reason), ..outside(readings, borders) },
+        Err(reason) => return Counter { missing: Some(reason.to_string()), ..outside(readings, borders) },
     };
     let all = exact.map_or(beside, |exact| Bounded {
         value: beside.value + exact.scaled,
@@ -153,17 +207,13 @@ pub fn count(readings: &CounterReadings, borders: Borders) -> Counter {
 fn told(all: Bounded, counter: Counter, borders: Borders) -> Counter {
     let (at_least, at_most) = (Some(all.at_least), all.at_most);
     if all.grown.is_starved() {
-        let missing = "other events had the processor's counters all the time; ask for fewer at a time".to_owned();
-        return Counter { missing: Some(missing), ..counter };
+        return Counter { missing: Some(NoCount::Starved.to_string()), ..counter };
     }
     let doubt = |most: u64| most.saturating_sub(all.at_least);
     let is_vague = |most: &u64| doubt(*most) > DOUBT_MIN && doubt(*most) as f64 > DOUBT_SHARE_MAX * *most as f64;
     if let Some(most) = all.at_most.filter(is_vague) {
-        let least = all.at_least;
-        let missing = format!(
-            "it was read beside the window's borders, so it is between {least} and {most}; a longer window says more"
-        );
-        return Counter { missing: Some(missing), at_least, at_most, ..counter };
+        let missing = NoCount::Vague { least: all.at_least, most };
+        return Counter { missing: Some(missing.to_string()), at_least, at_most, ..counter };
     }
     let value = (all.value.round() as u64).max(all.at_least).min(all.at_most.unwrap_or(u64::MAX));
     let scaled = match all.grown {
@@ -185,7 +235,7 @@ fn exact(readings: &CounterReadings, borders: Borders) -> Option<Grown> {
 }
 
 /// From readings inside of the borders, around them, and on the straight line between.
-fn beside(looks: &[CounterLook], threads: &[usize], borders: Borders) -> Result<Bounded, String> {
+fn beside(looks: &[CounterLook], threads: &[usize], borders: Borders) -> Result<Bounded, NoCount> {
     if threads.is_empty() {
         return Ok(Bounded { at_most: Some(0), ..Bounded::default() });
     }
@@ -193,7 +243,7 @@ fn beside(looks: &[CounterLook], threads: &[usize], borders: Borders) -> Result<
     let before = looks.iter().rev().find(|look| look.ended_ticks <= first);
     let after = looks.iter().find(|look| look.begun_ticks >= last);
     let (Some(before), Some(after)) = (before, after) else {
-        return Err("it was not read on both sides of the window".to_owned());
+        return Err(NoCount::OneSide);
     };
     let begun = looks.iter().find(|look| look.begun_ticks >= first);
     let ended = looks.iter().rev().find(|look| look.ended_ticks <= last);
@@ -224,16 +274,16 @@ fn middle(look: &CounterLook) -> u64 {
 
 /// The part of an iteration that lies outside of calls of MPI, of iterations all of whose calls were noted.
 fn outside(readings: &CounterReadings, borders: Borders) -> Counter {
-    let missing = |reason: &str| Counter { outside_missing: Some(reason.to_owned()), ..Counter::default() };
+    let missing = |why: NoNotes| Counter { outside_missing: Some(why.to_string()), ..Counter::default() };
     if borders.marks < 2 {
-        return missing("the window is by time");
+        return missing(NoNotes::ByTime);
     }
-    if let Some(reason) = &readings.notes_missing {
-        return missing(reason);
+    if let Some(why) = &readings.notes_missing {
+        return missing(why.clone());
     }
     let parts = outside_parts(&readings.notes);
     match parts.len() {
-        0 => missing("no iteration was seen with all of its calls of MPI: it was too short, or had too many"),
+        0 => missing(NoNotes::NoIteration),
         count => Counter {
             outside_communication: Some(parts.iter().sum::<f64>() / count as f64),
             outside_iterations: count as u64,
@@ -340,7 +390,7 @@ mod tests {
         for readings in [
             CounterReadings { notes: notes("M100 M205"), ..readings.clone() },
             CounterReadings { has_new_threads: true, ..readings.clone() },
-            CounterReadings { notes_missing: Some("no registers".into()), ..readings.clone() },
+            CounterReadings { notes_missing: Some(NoNotes::TooFast), ..readings.clone() },
         ] {
             assert_eq!(count(&readings, WINDOW).at_most, Some(9060), "{readings:?}");
         }

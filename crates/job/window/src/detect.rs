@@ -14,6 +14,7 @@ use crate::event::{CallEvent, Symbol};
 use crate::formulas::{coefficient_of_variation, median, time_per_iteration};
 use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
 use crate::word::{OPTIONAL_TIME_SHARE_MAX, Word, lacking};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of iterations with the commonest order of calls that proves a repetition by itself.
@@ -82,16 +83,46 @@ impl DetectOptions {
     }
 }
 
-/// The state of the search for a rank's main loop.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Detection {
-    /// It repeats.
-    Loop(FoundLoop),
-    /// No loop can be named yet; observe longer or fall back to a window by time.
-    NotYet {
-        /// The part that is missing, for a reader.
-        why: String,
+/// Why no loop of a rank's calls can be named yet: observe longer, or fall back to a window by time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum NoRepetition {
+    /// Fewer calls than a loop needs.
+    #[error("{} seen; observe longer", calls_seen(*calls))]
+    FewCalls {
+        /// So many.
+        calls: usize,
     },
+    /// No call comes again often enough.
+    #[error("no call site repeated {needed} times in {calls} MPI calls; observe longer or measure by time")]
+    NoSite {
+        /// So often.
+        needed: usize,
+        /// In so many calls.
+        calls: usize,
+    },
+    /// Calls repeat in too small a part of the time.
+    #[error(
+        "the widest repeating part covers {:.0}% of the observed time, {:.0}% are needed; observe longer",
+        covered * 100.0,
+        needed * 100.0
+    )]
+    Narrow {
+        /// The part, 0 to 1.
+        covered: f64,
+        /// The part that it should be.
+        needed: f64,
+    },
+    /// Calls repeat now so, now otherwise.
+    #[error("calls repeat, but neither in a steady order nor at steady intervals; name a function with --mark")]
+    Unsteady,
+}
+
+fn calls_seen(calls: usize) -> String {
+    match calls {
+        0 => "no MPI call was".to_owned(),
+        1 => "only 1 MPI call was".to_owned(),
+        more => format!("only {more} MPI calls were"),
+    }
 }
 
 /// The outermost loop seen so far on one rank.
@@ -143,21 +174,18 @@ pub struct InnerLoop {
 ///
 /// `now_ticks` is the end of the observation. Coverage is measured from the first event to `now_ticks`; pass a later
 /// part of the stream to ignore a long setup phase.
-pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> Detection {
+///
+/// # Errors
+/// [`NoRepetition`] if there is none yet.
+pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> Result<FoundLoop, NoRepetition> {
     let occurrences_min = options.iterations_min.max(1) + 1;
     if events.len() < occurrences_min {
-        let seen = match events.len() {
-            0 => "no MPI call was".to_owned(),
-            1 => "only 1 MPI call was".to_owned(),
-            more => format!("only {more} MPI calls were"),
-        };
-        return not_yet(format!("{seen} seen; observe longer"));
+        return Err(NoRepetition::FewCalls { calls: events.len() });
     }
     let table = SymbolTable::new(events);
     let levels = table.levels(occurrences_min, |symbol| options.is_polling(symbol));
     if levels.is_empty() {
-        let why = format!("no call site repeated {occurrences_min} times in {} MPI calls", events.len());
-        return not_yet(format!("{why}; observe longer or measure by time"));
+        return Err(NoRepetition::NoSite { needed: occurrences_min, calls: events.len() });
     }
     let search = Search { events, now_ticks, table: &table, options };
     let candidates: Vec<Candidate> =
@@ -166,12 +194,12 @@ pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> 
     let covering = word.as_ref().filter(|word| word.coverage >= options.coverage_min);
     let Some(inner) = search.choose(&candidates) else {
         return match covering {
-            Some(word) => Detection::Loop(search.describe_word(word, &levels)),
-            None => not_yet(search.why_none(&levels)),
+            Some(word) => Ok(search.describe_word(word, &levels)),
+            None => Err(search.why_none(&levels)),
         };
     };
     let around = word.as_ref().filter(|word| search.encloses(word, inner));
-    Detection::Loop(match around {
+    Ok(match around {
         Some(word) if word.coverage >= options.coverage_min => search.enclosing(word, &candidates, &levels),
         _ => {
             let mut found = search.described(inner, &levels);
@@ -189,10 +217,6 @@ pub fn in_sight(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -
     let levels = table.levels(OCCURRENCES_IN_SIGHT, |symbol| options.is_polling(symbol));
     let outermost = levels.iter().take(CANDIDATES_MAX).find_map(|level| search.candidate(level))?;
     median(&outermost.intervals)
-}
-
-fn not_yet(why: String) -> Detection {
-    Detection::NotYet { why }
 }
 
 /// The stream under inspection.
@@ -434,17 +458,10 @@ impl<'a> Search<'a> {
         self.table.occurrences[id].iter().all(|index| self.events[*index].synchronises_world())
     }
 
-    fn why_none(&self, levels: &[Level]) -> String {
-        let covering = levels.iter().map(|level| self.coverage(level)).fold(0.0, f64::max);
-        if covering < self.options.coverage_min {
-            let seen = covering.max(0.0) * 100.0;
-            let needed = self.options.coverage_min * 100.0;
-            return format!(
-                "the widest repeating part covers {seen:.0}% of the observed time, {needed:.0}% are needed; \
-                 observe longer"
-            );
-        }
-        "calls repeat, but neither in a steady order nor at steady intervals; name a function with --mark".to_owned()
+    fn why_none(&self, levels: &[Level]) -> NoRepetition {
+        let covered = levels.iter().map(|level| self.coverage(level)).fold(0.0, f64::max);
+        let needed = self.options.coverage_min;
+        if covered < needed { NoRepetition::Narrow { covered, needed } } else { NoRepetition::Unsteady }
     }
 }
 

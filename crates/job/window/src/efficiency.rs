@@ -25,8 +25,43 @@ const UNKNOWN_SHARE_MAX: f64 = 0.01;
 /// messages.
 const KEPT_SHARE_MAX: f64 = 0.05;
 
+/// Why a window has no factors.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum NoFactors {
+    #[error("the factors are those of all ranks, and {} recorded nothing", name_ranks(.0))]
+    RanksMissing(Vec<u32>),
+    #[error("the window is too short")]
+    Glimpse,
+    #[error("communication, or a part of it, was not measured")]
+    NotMeasured,
+    #[error("no rank computed in it")]
+    NoComputation,
+}
+
+/// Why communication efficiency can't be split.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum NoTransfer {
+    #[error("ranks were kept from their processors, and how much of that lies in communication is not known")]
+    KeptFromProcessors,
+    #[error("waits are told only of windows of iterations of which all calls of all ranks were kept")]
+    NoWaits,
+    #[error(
+        "of calls that take up to {:.1}% of a rank's time nobody knows how much is waiting (those that complete what others \
+         began, those that could not be matched with other ranks' calls, and those that wait no longer than clocks of two \
+         ranks can tell)",
+        share * 100.0
+    )]
+    UnknownWaiting { share: f64 },
+    #[error("waits are told only where every rank's calls are brought together: --all-ranks")]
+    Reduced,
+}
+
 /// The factors, or why there are none.
-pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Efficiencies, String> {
+pub(crate) fn efficiencies(
+    input: &WindowInput,
+    ranks: &[RankTotal],
+    window: &Window,
+) -> Result<Efficiencies, NoFactors> {
     let useful_s = useful_s(input, ranks, window)?;
     let runtime_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
     let useful = Useful {
@@ -54,12 +89,12 @@ pub(crate) struct Useful {
 /// The factors of these times; the ranks may not differ by more than their iterations vary.
 pub(crate) fn factors(
     useful: &Useful,
-    transfer: impl FnOnce() -> Result<f64, String>,
+    transfer: impl FnOnce() -> Result<f64, NoTransfer>,
     ranks_differ: bool,
-) -> Result<Efficiencies, String> {
+) -> Result<Efficiencies, NoFactors> {
     let Useful { runtime_s, largest_s, mean_s, node_s } = *useful;
     if runtime_s <= 0.0 || largest_s <= 0.0 {
-        return Err("no rank computed in it".to_owned());
+        return Err(NoFactors::NoComputation);
     }
     let communication = largest_s / runtime_s;
     let transfer = transfer();
@@ -72,32 +107,26 @@ pub(crate) fn factors(
         // The waits are those of the iterations that rings still held, so their share may exceed the window's by a little.
         serialisation: transfer.as_ref().ok().map(|transfer| (communication / transfer).min(1.0)),
         transfer: transfer.as_ref().ok().copied(),
-        transfer_missing: transfer.err(),
+        transfer_missing: transfer.err().map(|why| why.to_string()),
         work_on_first: None,
     };
     Ok(Efficiencies { work_on_first: costliest(&found, ranks_differ), ..found })
 }
 
 /// The ranks' time outside communication.
-fn useful_s(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Vec<f64>, String> {
+fn useful_s(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Vec<f64>, NoFactors> {
     let present: Vec<u32> = ranks.iter().map(|rank| rank.rank).collect();
-    why_not(&present, input.job.ranks, window).map_or(Ok(()), Err)?;
-    let useful_s: Option<Vec<f64>> = ranks.iter().map(|rank| rank.computation_s).collect();
-    useful_s.ok_or_else(|| NOT_MEASURED.to_owned())
+    check(&present, input.job.ranks, window)?;
+    ranks.iter().map(|rank| rank.computation_s).collect::<Option<_>>().ok_or(NoFactors::NotMeasured)
 }
 
-/// Why the ranks' useful time is not known.
-pub(crate) const NOT_MEASURED: &str = "communication, or a part of it, was not measured";
-
-/// Why a window of these ranks, ascending, of a job of so many has no factors.
-pub(crate) fn why_not(present: &[u32], ranks_of_job: u32, window: &Window) -> Option<String> {
+/// An error if a window of these ranks, ascending, of a job of so many has no factors.
+pub(crate) fn check(present: &[u32], ranks_of_job: u32, window: &Window) -> Result<(), NoFactors> {
     let missing: Vec<u32> = (0..ranks_of_job).filter(|rank| present.binary_search(rank).is_err()).collect();
     match () {
-        () if !missing.is_empty() => {
-            Some(format!("the factors are those of all ranks, and {} recorded nothing", name_ranks(&missing)))
-        }
-        () if is_glimpse(window) => Some("the window is too short".to_owned()),
-        () => None,
+        () if !missing.is_empty() => Err(NoFactors::RanksMissing(missing)),
+        () if is_glimpse(window) => Err(NoFactors::Glimpse),
+        () => Ok(()),
     }
 }
 
@@ -112,28 +141,19 @@ fn node_mean_s(ranks: &[RankTotal], useful_s: &[f64]) -> Option<f64> {
 }
 
 /// Share of the window that is left without the time that messages take.
-fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_s: f64) -> Result<f64, String> {
+fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_s: f64) -> Result<f64, NoTransfer> {
     let is_kept = |rank: &RankTotal| {
         let waited = waited_share(&input.nodes, rank).is_some_and(|share| share > KEPT_SHARE_MAX);
         waited || is_displaced(&input.nodes, rank) || crowd::of_rank(&input.nodes, rank).is_some()
     };
     if ranks.iter().any(is_kept) {
-        return Err(
-            "ranks were kept from their processors, and how much of that lies in communication is not known".to_owned()
-        );
+        return Err(NoTransfer::KeptFromProcessors);
     }
     let shares = ranks.iter().map(|rank| WaitShare::of(&input.waits, rank));
-    let shares: Vec<WaitShare> = shares.collect::<Option<_>>().ok_or_else(|| {
-        "waits are told only of windows of iterations of which all calls of all ranks were kept".to_owned()
-    })?;
+    let shares: Vec<WaitShare> = shares.collect::<Option<_>>().ok_or(NoTransfer::NoWaits)?;
     let unknown = shares.iter().map(|share| share.unknown).fold(0.0, f64::max);
     if unknown > UNKNOWN_SHARE_MAX {
-        let percent = unknown * 100.0;
-        return Err(format!(
-            "of calls that take up to {percent:.1}% of a rank's time nobody knows how much is waiting (those that \
-             complete what others began, those that could not be matched with other ranks' calls, and those that wait no \
-             longer than clocks of two ranks can tell)"
-        ));
+        return Err(NoTransfer::UnknownWaiting { share: unknown });
     }
     let sums = ranks.iter().zip(useful_s).zip(&shares);
     let longest_s = sums.map(|((rank, useful_s), share)| useful_s + share.wait * rank.duration_s).fold(0.0, f64::max);

@@ -14,6 +14,15 @@ use trimtab_types::report::{FunctionGroup, LoopPlace};
 /// Functions that are named as left out.
 const NAMED_MAX: usize = 4;
 
+/// Why ranks can't be cut to the iterations that all of them have whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Uncut {
+    #[error("not all ranks have marked {0} iterations")]
+    Short(u64),
+    #[error("several threads communicate, and only one marks iterations")]
+    SeveralThreads,
+}
+
 /// The part of recordings behind the iterations that all ranks share, before anything is cut. It merges with that of other
 /// ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,21 +85,21 @@ impl CutSeen {
     /// Nothing to be cut, or a remark for the reader.
     ///
     /// # Errors
-    /// Why ranks can't be cut to so many iterations, as a sentence.
+    /// [`Uncut`] if ranks can't be cut to so many iterations.
     pub(crate) fn remark(
         &self,
         functions: &[FunctionInfo],
         ticks_per_second: f64,
         iterations: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, Uncut> {
         if iterations == 0 {
             return Ok(None);
         }
         if self.is_short {
-            return Err(format!("not all ranks have marked {iterations} iterations"));
+            return Err(Uncut::Short(iterations));
         }
         if self.behind > 0 && self.has_threads {
-            return Err("several threads communicate, and only one marks iterations".to_owned());
+            return Err(Uncut::SeveralThreads);
         }
         let names: Vec<&str> =
             self.late.iter().filter_map(|function| Some(functions.get(*function)?.name.as_str())).collect();
@@ -137,13 +146,13 @@ pub(crate) fn apply(
 /// anything was cut.
 ///
 /// # Errors
-/// Why that can't be done, as a sentence; then nothing is changed.
+/// [`Uncut`] if that can't be done; then nothing is changed.
 pub(crate) fn cut(
     ranks: &mut [RankSample],
     functions: &[FunctionInfo],
     ticks_per_second: f64,
     (iterations, main_loop): (u64, Option<&LoopPlace>),
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, Uncut> {
     let seen = CutSeen::of(ranks, functions, iterations, main_loop);
     let remark = seen.remark(functions, ticks_per_second, iterations)?;
     apply(ranks, functions, (iterations, main_loop), &seen);
@@ -227,7 +236,7 @@ mod tests {
         }
     }
 
-    fn cut_to(ranks: &mut [RankSample], iterations: u64) -> Result<Option<String>, String> {
+    fn cut_to(ranks: &mut [RankSample], iterations: u64) -> Result<Option<String>, Uncut> {
         let info = |name: &str| FunctionInfo { name: name.to_owned(), moves_bytes: true, ..FunctionInfo::default() };
         let place = LoopPlace { function: "solve".to_owned(), ..LoopPlace::default() };
         let marker = FunctionInfo { loop_place: Some(place.clone()), ..info("loop 1 of solve") };
@@ -279,8 +288,8 @@ mod tests {
         several.threads = vec![ThreadSample { comm_ticks: 4 }];
         let before = vec![several];
         let mut ranks = before.clone();
-        assert!(cut_to(&mut ranks, 1).is_err_and(|why| why.contains("several threads communicate")));
-        assert!(cut_to(&mut ranks, 5).is_err_and(|why| why.contains("5 iterations")));
+        assert_eq!(cut_to(&mut ranks, 1), Err(Uncut::SeveralThreads));
+        assert_eq!(cut_to(&mut ranks, 5), Err(Uncut::Short(5)));
         assert_eq!(ranks, before);
     }
 }

@@ -57,9 +57,11 @@ pub use align::{Alignment, Certainty, RankStream, align};
 pub use assemble::assemble;
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
-pub use counters::{Borders, CounterLook, CounterNote, CounterReadings, Moment as NoteMoment, RawCount, count};
+pub use counters::{
+    Borders, CounterLook, CounterNote, CounterReadings, Moment as NoteMoment, NoNotes, RawCount, count,
+};
 pub use cut::{Cut, best_cut};
-pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
+pub use detect::{DetectOptions, FoundLoop, InnerLoop, NoRepetition, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};
 pub use headline::headline;
 pub use input::{
@@ -70,7 +72,7 @@ pub use nest::{
     Binary, Bursts, Counted, FunctionId, FunctionLoop, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop,
     Origin, PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
-pub use patience::Patience;
+pub use patience::{Hopeless, Patience};
 pub use scaling::{NoScaling, scaling};
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};

@@ -98,11 +98,8 @@ impl FunctionLoop {
 pub trait Binary {
     /// The owner of a function.
     fn origin(&self, function: FunctionId) -> Origin;
-    /// Its loops, outer ones first.
-    ///
-    /// # Errors
-    /// Why its code can't be understood, as part of a sentence.
-    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String>;
+    /// Its loops, outer ones first; `None`: its code can't be understood.
+    fn loops(&self, function: FunctionId) -> Option<Vec<FunctionLoop>>;
     /// True if no pass of what is around both loops of a function goes through the one and the other.
     fn are_alternatives(&self, function: FunctionId, one: &[u32], other: &[u32]) -> bool;
 }
@@ -136,8 +133,8 @@ pub enum Unusable {
     Interpreter(FunctionId),
     /// A function that calls itself.
     Recursive(FunctionId),
-    /// A function whose code can't be understood, and why.
-    Unread(FunctionId, String),
+    /// A function whose code can't be understood.
+    Unread(FunctionId),
     /// No two stacks have a function in common, or there is none.
     NothingInCommon,
 }
@@ -167,7 +164,7 @@ impl Nest {
         let place = |function: &FunctionId| self.path.iter().position(|one| one == function);
         let outermost = place(&self.loops.first()?.function)?;
         self.unusable.iter().find(|one| match one {
-            Unusable::Recursive(function) | Unusable::Unread(function, _) => {
+            Unusable::Recursive(function) | Unusable::Unread(function) => {
                 place(function).is_some_and(|at| at < outermost)
             }
             Unusable::Interpreter(_) | Unusable::NothingInCommon => false,
@@ -249,9 +246,8 @@ impl Search<'_> {
             }
             return;
         }
-        let loops = match self.binary.loops(function) {
-            Ok(loops) => loops,
-            Err(reason) => return self.nest.unusable.push(Unusable::Unread(function, reason)),
+        let Some(loops) = self.binary.loops(function) else {
+            return self.nest.unusable.push(Unusable::Unread(function));
         };
         let stacks_in = |one: &FunctionLoop| -> Vec<&SeenStack> {
             stacks.iter().filter(|stack| one.contains(stack.calls[depth].at)).copied().collect()

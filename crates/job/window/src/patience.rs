@@ -6,6 +6,8 @@
 //!
 //! Next: `detect`, which is asked at every look.
 
+use serde::{Deserialize, Serialize};
+
 /// Seconds that are waited in any case: set-up often lasts as long, and the main loop follows it.
 const SECONDS_MIN: f64 = 3.0;
 
@@ -19,6 +21,33 @@ const LOST_MAX: u32 = 4;
 /// that are waited in any case: a program that goes through message sizes leaves each of its loops for good.
 const LEFT_MAX: u32 = 2;
 const LEFT_SECONDS_MIN: f64 = 2.0;
+
+/// Why looking longer for a main loop would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum Hopeless {
+    /// Loops were counted, and not come to again.
+    #[error("{loops} loops were counted in {seconds:.0} s, and each was left for good")]
+    LeftForGood {
+        /// So many.
+        loops: u32,
+        /// In so long.
+        seconds: f64,
+    },
+    /// Loops were found and lost again.
+    #[error("{loops} loops were found in {seconds:.0} s, and each was soon left again")]
+    Lost {
+        /// So many.
+        loops: u32,
+        /// In so long.
+        seconds: f64,
+    },
+    /// No loop was found.
+    #[error("none showed in {calls} MPI calls of each rank")]
+    NoneShowed {
+        /// Calls of the rank that called least.
+        calls: u64,
+    },
+}
 
 /// The results of the looks so far.
 #[derive(Clone, Debug, Default)]
@@ -46,17 +75,17 @@ impl Patience {
     }
 
     /// Why to stop looking, if it is time: after `seconds` in which the rank that called least made `calls`.
-    pub fn ended(&self, seconds: f64, calls: u64) -> Option<String> {
+    pub fn ended(&self, seconds: f64, calls: u64) -> Option<Hopeless> {
         if seconds >= LEFT_SECONDS_MIN && self.left >= LEFT_MAX {
-            return Some(format!("{} loops were counted in {seconds:.0} s, and each was left for good", self.left));
+            return Some(Hopeless::LeftForGood { loops: self.left, seconds });
         }
         if seconds < SECONDS_MIN || self.has_loop {
             return None;
         }
         if self.lost >= LOST_MAX {
-            return Some(format!("{} loops were found in {seconds:.0} s, and each was soon left again", self.lost));
+            return Some(Hopeless::Lost { loops: self.lost, seconds });
         }
-        (calls >= CALLS_MANY).then(|| format!("none showed in {calls} MPI calls of each rank"))
+        (calls >= CALLS_MANY).then_some(Hopeless::NoneShowed { calls })
     }
 }
 
@@ -101,7 +130,7 @@ mod tests {
             if in_sight {
                 patience.found();
             }
-            let said = patience.ended(seconds, calls);
+            let said = patience.ended(seconds, calls).map(|why| why.to_string());
             assert_eq!(said.is_some(), expected.is_some(), "{name}: {said:?}");
             assert!(said.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{name}");
         }

@@ -7,7 +7,8 @@
 //!
 //! Next: `efficiency` for the factors of ranks alone; `trimtab-stub`'s `teams`, which counts.
 
-use crate::input::{RankSample, RegionSample, TeamSample, WindowInput};
+use crate::efficiency::NoFactors;
+use crate::input::{RankSample, RegionSample, TeamSample, Untimed, WindowInput};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
     CallFrame, Efficiencies, FunctionGroup, HybridEfficiencies, HybridFactor, Omp, ParallelRegion, RankTotal,
@@ -22,11 +23,51 @@ const THREADS_MAX: u64 = 256;
 /// Name of the group.
 const GROUP: FunctionGroup = FunctionGroup::Omp;
 
+/// Why a window has no factors of a hybrid program.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum NoHybrid {
+    #[error(transparent)]
+    NoFactors(NoFactors),
+    #[error("regions of some ranks were not measured")]
+    SomeRanks,
+    #[error("rank {rank}: {why}")]
+    OfRank { rank: u32, why: Unseen },
+    #[error("no thread worked in it")]
+    NoWork,
+    #[error("no rank ran a region with more than one thread")]
+    NoThreads,
+}
+
+/// Why it is not known what threads did on a rank, or in a region.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Unseen {
+    #[error("{0} regions began while another thread had one run: whose threads are whose is not known")]
+    Mixed(u64),
+    #[error("where regions or waits ended was not seen, {0} times: an exception or a jump left them")]
+    Lost(u64),
+    #[error("more than {THREADS_MAX} threads took part in regions")]
+    ManyThreads,
+    #[error("regions are begun by another thread than the one that calls MPI")]
+    OtherThread,
+    #[error(
+        "what threads did was not seen in regions that take {:.1}% of its time, because their functions are not measured, or \
+         because they began before the window or ended after it",
+        .0 * 100.0
+    )]
+    Regions(f64),
+    #[error("threads were in a region since before the window began")]
+    InsideBefore,
+    #[error("what its threads did was not seen, because its function is not measured")]
+    NotMeasured,
+    #[error("{function}: {reason}")]
+    Gap { function: String, reason: String },
+}
+
 /// The parallel regions of a window; `None`: they were not measured.
 pub(crate) fn omp(
     input: &WindowInput,
     ranks: &[RankTotal],
-    efficiencies: &Result<Efficiencies, String>,
+    efficiencies: &Result<Efficiencies, NoFactors>,
 ) -> Option<Omp> {
     let teams: Vec<(&RankSample, &TeamSample)> =
         input.ranks.iter().filter_map(|rank| Some((rank, rank.team.as_ref()?))).collect();
@@ -36,9 +77,9 @@ pub(crate) fn omp(
     let seconds = |ticks: u64| if input.ticks_per_second > 0.0 { ticks as f64 / input.ticks_per_second } else { 0.0 };
     let regions = regions(input, &teams, &seconds);
     let threads: u64 = teams.iter().map(|(_, team)| team.threads()).sum();
-    let times: Result<Vec<Times>, String> = match efficiencies {
-        Err(why) => Err(why.clone()),
-        Ok(_) if teams.len() < ranks.len() => Err("regions of some ranks were not measured".to_owned()),
+    let times: Result<Vec<Times>, NoHybrid> = match efficiencies {
+        Err(why) => Err(NoHybrid::NoFactors(why.clone())),
+        Ok(_) if teams.len() < ranks.len() => Err(NoHybrid::SomeRanks),
         Ok(_) => teams.iter().map(|(rank, team)| Times::of(input, rank, team, &seconds)).collect(),
     };
     let serial_s = times.as_ref().ok().map(|times| times.iter().map(|times| times.serial).sum());
@@ -48,7 +89,7 @@ pub(crate) fn omp(
         serial_s,
         unseen_s: teams.iter().map(|(_, team)| seconds(team.unseen_ticks)).sum(),
         nested: teams.iter().map(|(_, team)| team.nested).sum(),
-        hybrid_missing: hybrid.as_ref().err().cloned(),
+        hybrid_missing: hybrid.as_ref().err().map(ToString::to_string),
         hybrid: hybrid.ok(),
         regions,
     })
@@ -80,40 +121,34 @@ impl TeamSample {
     }
 
     /// Why what threads did is not known; `None`: it is.
-    fn why_not(&self) -> Option<String> {
-        Some(match () {
-            () if self.mixed > 0 => {
-                format!(
-                    "{} regions began while another thread had one run: whose threads are whose is not known",
-                    self.mixed
-                )
-            }
-            () if self.lost > 0 => {
-                format!(
-                    "where regions or waits ended was not seen, {} times: an exception or a jump left them",
-                    self.lost
-                )
-            }
-            () if self.threads_met > THREADS_MAX => format!("more than {THREADS_MAX} threads took part in regions"),
-            () => return None,
-        })
+    fn why_not(&self) -> Option<Unseen> {
+        match () {
+            () if self.mixed > 0 => Some(Unseen::Mixed(self.mixed)),
+            () if self.lost > 0 => Some(Unseen::Lost(self.lost)),
+            () if self.threads_met > THREADS_MAX => Some(Unseen::ManyThreads),
+            () => None,
+        }
     }
 }
 
 /// Functions of regions of which not all calls are known on this rank, with the reasons.
-fn gaps(input: &WindowInput, rank: &RankSample) -> BTreeMap<usize, String> {
+fn gaps(input: &WindowInput, rank: &RankSample) -> BTreeMap<usize, Unseen> {
     let is_called = |number: usize| rank.functions.iter().any(|sample| sample.function == number);
     let unseen = rank.unseen.iter();
     let untimed = rank.untimed.iter().filter(|one| is_called(one.function));
     let of_group = unseen.chain(untimed).filter(|one| input.functions[one.function].group == GROUP);
-    of_group.map(|one| (one.function, format!("{}: {}", input.functions[one.function].name, one.reason))).collect()
+    let gap = |one: &Untimed| {
+        let function = input.functions[one.function].name.clone();
+        (one.function, Unseen::Gap { function, reason: one.reason.clone() })
+    };
+    of_group.map(gap).collect()
 }
 
 /// Sums of one region over ranks.
 #[derive(Default)]
 struct Row<'a> {
     ranks: Vec<(&'a RankSample, &'a RegionSample)>,
-    missing: Option<String>,
+    missing: Option<Unseen>,
 }
 
 fn regions(
@@ -128,8 +163,7 @@ fn regions(
         // A wait that is not measured counts as work, wherever it lies.
         let of_waits = gaps.iter().find(|(function, _)| !is_own_body(**function)).map(|(_, why)| why.clone());
         for region in &team.regions {
-            let unseen = (region.threads_max == 0)
-                .then(|| "what its threads did was not seen, because its function is not measured".to_owned());
+            let unseen = (region.threads_max == 0).then_some(Unseen::NotMeasured);
             // Functions whose ends are not seen explain what else was not.
             let own = gaps.get(&region.function).cloned().or(of_waits.clone());
             let why = own.or_else(|| team.why_not()).or(unseen);
@@ -178,7 +212,7 @@ impl Row<'_> {
             imbalance: ratio(sum(|region| region.longest_ticks), busy).map(|ratio| (ratio - 1.0).max(0.0)),
             imbalance_of_sums: self.imbalance_of_sums(),
             efficiency: ratio(busy, thread_ticks),
-            missing: self.missing.clone(),
+            missing: self.missing.as_ref().map(ToString::to_string),
         }
     }
 
@@ -238,9 +272,9 @@ impl Times {
         rank: &RankSample,
         team: &TeamSample,
         seconds: &impl Fn(u64) -> f64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoHybrid> {
         if let Some(why) = why_unknown(input, rank, team) {
-            return Err(format!("rank {}: {why}", rank.rank));
+            return Err(NoHybrid::OfRank { rank: rank.rank, why });
         }
         let seen = team.regions.iter().filter(|region| region.threads_max > 0);
         let sum = |part: fn(&RegionSample) -> u64| seconds(seen.clone().map(part).sum());
@@ -269,18 +303,14 @@ impl Times {
     }
 }
 
-fn why_unknown(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<String> {
+fn why_unknown(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<Unseen> {
     let unseen = team.unseen_ticks as f64 / (rank.duration_ticks() as f64).max(1.0);
     Some(match team.why_not() {
         // Functions whose ends are not seen explain what else was not.
         Some(why) => of_gaps(input, rank, team).unwrap_or(why),
-        None if !team.is_of_main => "regions are begun by another thread than the one that calls MPI".to_owned(),
-        None if unseen > UNSEEN_SHARE_MAX => format!(
-            "what threads did was not seen in regions that take {:.1}% of its time, because their functions are not \
-             measured, or because they began before the window or ended after it",
-            unseen * 100.0
-        ),
-        None if team.stray > 0 => "threads were in a region since before the window began".to_owned(),
+        None if !team.is_of_main => Unseen::OtherThread,
+        None if unseen > UNSEEN_SHARE_MAX => Unseen::Regions(unseen),
+        None if team.stray > 0 => Unseen::InsideBefore,
         None => return of_gaps(input, rank, team),
     })
 }
@@ -288,7 +318,7 @@ fn why_unknown(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Opt
 /// Why functions of regions that are not wholly measured make the factors wrong; `None`: there are none, or what they leave
 /// open is too little for that. Where the end of a region's function is not seen, the rest of its work is told as waiting for
 /// the others.
-fn of_gaps(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<String> {
+fn of_gaps(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<Unseen> {
     let gaps = gaps(input, rank);
     let is_out = |function: usize| rank.unseen.iter().any(|one| one.function == function);
     let region = |function: usize| team.regions.iter().find(|region| region.function == function);
@@ -309,15 +339,15 @@ impl RegionSample {
 }
 
 /// The factors of all ranks and threads.
-fn hybrid(times: &[Times], regions: &[ParallelRegion]) -> Result<HybridEfficiencies, String> {
+fn hybrid(times: &[Times], regions: &[ParallelRegion]) -> Result<HybridEfficiencies, NoHybrid> {
     let sum = |part: fn(&Times) -> f64| times.iter().map(part).sum::<f64>();
     let all = sum(|times| times.threads * times.duration);
     let useful_s = sum(|times| times.useful);
     if all <= 0.0 || useful_s <= 0.0 || times.iter().any(|times| times.duration <= 0.0) {
-        return Err("no thread worked in it".to_owned());
+        return Err(NoHybrid::NoWork);
     }
     if times.iter().all(|times| times.threads <= 1.0) {
-        return Err("no rank ran a region with more than one thread".to_owned());
+        return Err(NoHybrid::NoThreads);
     }
     let (imbalance_s, scheduling_s) = (sum(|times| times.imbalance), sum(|times| times.scheduling));
     let serialisation_s = sum(|times| times.serialisation);

@@ -7,6 +7,7 @@ use crate::doctor_facts::{Facts, Validity};
 use crate::exit_code::{DONE, ERROR, PARTIAL};
 use crate::output;
 use serde::Serialize;
+use trimtab_engine::NoCounter;
 
 /// The version of what `--json` prints.
 const SCHEMA: u32 = 1;
@@ -249,8 +250,7 @@ fn paranoid(facts: &Facts) -> Check {
         return check("counters", State::Ok, found, None);
     };
     let (works, not): (Vec<_>, Vec<_>) = facts.counters.iter().partition(|(_, why)| why.is_none());
-    let names =
-        |some: &[&(String, Option<String>)]| some.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = |some: &[&(&str, Option<NoCounter>)]| some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let mut found = format!("perf_event_paranoid {value}; --counters can read {}", names(&works));
     if let Some((_, Some(why))) = not.first() {
         found += &format!("; not {} ({why})", names(&not));

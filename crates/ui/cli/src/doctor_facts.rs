@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_controller::{Client, Identity, SiteError};
-use trimtab_engine::{own, what_counts};
+use trimtab_engine::{NoCounter, own, what_counts};
 
 /// Programs that are looked for.
 const PROGRAMS: [&str; 9] =
@@ -38,7 +38,7 @@ pub struct Facts {
     /// The kernel's value.
     pub perf_event_paranoid: Option<i64>,
     /// Counters that can be asked for, with the reason for each that can't be read here.
-    pub counters: Vec<(String, Option<String>)>,
+    pub counters: Vec<(&'static str, Option<NoCounter>)>,
     /// How much memory may be locked, in kB; none: any amount.
     pub locked_kb_max: Option<u64>,
     /// Why the kernel doesn't tell of process events.
@@ -86,7 +86,7 @@ impl Facts {
         let locked = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         facts.locked_kb_max = locked.map(|bytes| bytes / 1024);
         let counters = what_counts().into_iter();
-        facts.counters = counters.map(|(name, tried)| (name.to_owned(), tried.err())).collect();
+        facts.counters = counters.map(|(name, tried)| (name, tried.err())).collect();
         facts.no_events = own::why_no_events();
         facts.programs = PROGRAMS.into_iter().filter(|name| is_in_path(name)).map(str::to_owned).collect();
         facts.slurm = said("srun", &["--version"]);

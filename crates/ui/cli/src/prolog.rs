@@ -7,6 +7,7 @@
 //!
 //! Next: `hold` for the helper; `pack` and Slurm's plug-in, which have one too; `trimtab-engine`'s `hold`.
 
+use anyhow::{Context, ensure};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -29,17 +30,16 @@ pub type Variables = [(&'static str, String); 2];
 ///
 /// # Errors
 /// Why they can't be, as half a sentence.
-pub fn variables(command: &[String], seconds: u64) -> Result<Variables, String> {
+pub fn variables(command: &[String], seconds: u64) -> anyhow::Result<Variables> {
     is_free(command, &|name| std::env::var(name).ok())?;
     let number = |names: [&str; 2]| names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
     let job =
-        number(["SLURM_JOB_ID", "SLURM_JOBID"]).ok_or("it was begun outside of an allocation (salloc, sbatch)")?;
-    let nodes = number(["SLURM_JOB_NUM_NODES", "SLURM_NNODES"]).ok_or("Slurm does not say on how many nodes it is")?;
+        number(["SLURM_JOB_ID", "SLURM_JOBID"]).context("it was begun outside of an allocation (salloc, sbatch)")?;
+    let nodes =
+        number(["SLURM_JOB_NUM_NODES", "SLURM_NNODES"]).context("Slurm does not say on how many nodes it is")?;
     let own = own_path().ok().and_then(|path| path.into_os_string().into_string().ok());
-    let own = own.ok_or("this program's own path can't be told")?;
-    if !runs_on_all(job, nodes as usize) {
-        return Err(format!("{own} can't be run on all nodes of the job"));
-    }
+    let own = own.context("this program's own path can't be told")?;
+    ensure!(runs_on_all(job, nodes as usize), "{own} can't be run on all nodes of the job");
     Ok([(PROLOG, own), (HOLD, seconds.to_string())])
 }
 
@@ -49,16 +49,14 @@ pub fn is_srun(command: &[String]) -> bool {
 }
 
 /// Nothing that the user has asked of Slurm stands against a prolog of ours. Options of `srun` may be shortened.
-fn is_free(command: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+fn is_free(command: &[String], variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let is_own = |word: &String| word.starts_with("--task-p");
     let keeps =
         |word: &String| word.starts_with("--exp") && !word.split_once('=').is_some_and(|(_, names)| is_all(names));
-    if variable(PROLOG).is_some() || command.iter().any(is_own) {
-        return Err("the step has a task prolog of its own".to_owned());
-    }
-    if variable(EXPORT).is_some_and(|names| !is_all(&names)) || command.iter().any(keeps) {
-        return Err("its tasks don't get all variables (--export)".to_owned());
-    }
+    let has_own = variable(PROLOG).is_some() || command.iter().any(is_own);
+    ensure!(!has_own, "the step has a task prolog of its own");
+    let is_cut = variable(EXPORT).is_some_and(|names| !is_all(&names)) || command.iter().any(keeps);
+    ensure!(!is_cut, "its tasks don't get all variables (--export)");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::backtest_jobs::log_of;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::output::{self, time};
 use crate::progress::Terminal;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -138,7 +138,7 @@ struct Made {
     /// `None`: no job had begun.
     found: Option<Queue>,
     /// The interval, or why nothing is claimed.
-    claim: Result<(f64, f64), String>,
+    claim: anyhow::Result<(f64, f64)>,
 }
 
 impl Made {
@@ -149,13 +149,12 @@ impl Made {
     }
 }
 
-fn claim(past: &Past, found: Option<&Queue>) -> Result<(f64, f64), String> {
-    let Some(found) = found else { return Err("no job has begun yet".to_owned()) };
+fn claim(past: &Past, found: Option<&Queue>) -> anyhow::Result<(f64, f64)> {
+    let found = found.context("no job has begun yet")?;
     let ago_s = past.now_s - found.latest_begin_s;
-    if past.is_live && ago_s > STALE_S {
-        return Err(format!("the latest job began {} ago: that says nothing of today", time(ago_s)));
-    }
-    found.interval_s.ok_or_else(|| {
+    let is_stale = past.is_live && ago_s > STALE_S;
+    ensure!(!is_stale, "the latest job began {} ago: that says nothing of today", time(ago_s));
+    found.interval_s.with_context(|| {
         format!(
             "{} have begun, {} wait now: too few have begun that were submitted while so many waited",
             jobs(found.begun),
@@ -244,7 +243,7 @@ fn as_json(made: &Made) -> Value {
         "lower_s": ends.map(|ends| ends.0),
         "upper_s": ends.map(|ends| ends.1),
         "share_inside": ends.map(|_| 0.9),
-        "no_claim": claim.as_ref().err(),
+        "no_claim": claim.as_ref().err().map(ToString::to_string),
         "waiting": found.map(|found| found.waiting),
         "begun": found.map(|found| found.begun),
         "latest_begin_s": found.map(|found| found.latest_begin_s),

@@ -8,8 +8,9 @@ use crate::{output, stored};
 use anyhow::{Context, bail};
 use trimtab_controller::jobs::JobLine;
 use trimtab_controller::{Client, SiteError};
-use trimtab_engine::{Filed, Measured};
+use trimtab_engine::{BoxError, Filed, Measured};
 use trimtab_report::{ListedJob, ListedWindow};
+use trimtab_types::one_line;
 
 /// Has the site keep a window that its agents measured. A window that it does not keep is in the own store, and a word is
 /// said about it.
@@ -21,7 +22,8 @@ pub fn file(measured: &mut Measured) {
 }
 
 /// Where a window is, in one line.
-fn kept_where(filed: Result<Filed, String>, here: Option<&str>) -> String {
+fn kept_where(filed: Result<Filed, BoxError>, here: Option<&str>) -> String {
+    let filed = filed.map_err(|why| one_line(&*why));
     match (filed, here) {
         (Ok(Filed { job, window }), _) => format!("the site keeps this window as {job}/{window}"),
         (Err(why), Some(here)) => format!("the site does not keep this window, your own store does, as {here}: {why}"),
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn where_a_window_is_is_said_in_one_line() {
         let filed = || Ok(Filed { job: "app-7".to_owned(), window: 2 });
-        let gone = || Err("can't be reached".to_owned());
+        let gone = || Err("can't be reached".into());
         for (filed, here, expected) in [
             (filed(), Some("app-1/0"), "keeps this window as app-7/2"),
             (gone(), Some("app-1/0"), "your own store does, as app-1/0: can't be reached"),

@@ -10,7 +10,7 @@ use crate::progress::Terminal;
 use crate::weather_lines::{Cost, Line, Way, Weather, host_lines, pair_lines};
 use crate::weather_page::show;
 use crate::{output, weather_answer, weather_site};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ fn look(options: &WeatherOptions, store: &mut Store, terminal: &Terminal) -> any
     let beside = options.pid.map_or(Beside::Us, |pid| Beside::Process(Pid(pid)));
     let mut sensor = Sensor::new(Places::default(), beside);
     let host = own_host();
-    let (mut all, mut probed) = (None, Err(String::new()));
+    let (mut all, mut probed) = (None, Err(anyhow!("not yet")));
     sensor.begin();
     for second in 1..=options.seconds {
         if !sensor.is_there() {
@@ -92,7 +92,7 @@ fn look(options: &WeatherOptions, store: &mut Store, terminal: &Terminal) -> any
     for line in &mut lines {
         line.soon = match beside {
             Beside::Us => forecast(store, &host, None, &name_of(line.key, options.nice), line.bounds),
-            Beside::Process(_) => Err("figures of a process's place are not kept".to_owned()),
+            Beside::Process(_) => Err(anyhow!("figures of a process's place are not kept")),
         };
     }
     let (nice, pid) = (options.nice, options.pid);
@@ -102,18 +102,14 @@ fn look(options: &WeatherOptions, store: &mut Store, terminal: &Terminal) -> any
 
 fn ways(share: &Share) -> Vec<Way> {
     let said = share.said.iter().map(|(way, value)| (way.word().to_owned(), Some(*value), None));
-    let silent = share.silent.iter().map(|(way, why)| (way.word().to_owned(), None, Some(why.clone())));
+    let silent = share.silent.iter().map(|(way, why)| (way.word().to_owned(), None, Some(why.to_string())));
     said.chain(silent).collect()
 }
 
-fn probe(options: &WeatherOptions, beside: Beside) -> Result<Spun, String> {
-    if options.no_probe {
-        return Err("--no-probe".to_owned());
-    }
-    if beside != Beside::Us {
-        return Err("nothing of ours can compute in the place of another process".to_owned());
-    }
-    spin(options.nice, Budget::default()).map_err(|error| format!("at nice {}: {error}", options.nice))
+fn probe(options: &WeatherOptions, beside: Beside) -> anyhow::Result<Spun> {
+    ensure!(!options.no_probe, "--no-probe");
+    ensure!(beside == Beside::Us, "nothing of ours can compute in the place of another process");
+    spin(options.nice, Budget::default()).map_err(|error| anyhow!("at nice {}: {error}", options.nice))
 }
 
 /// False: the user ends it.
@@ -189,10 +185,10 @@ fn keep(
     Ok(store.note_values(&named.filter_map(value).collect::<Vec<_>>())?)
 }
 
-fn forecast(store: &Store, host: &str, peer: Option<&str>, figure: &str, bounds: (f64, f64)) -> Result<Soon, String> {
-    let values = store.values(&series(host, peer, figure), VALUES_MAX).map_err(|error| error.to_string())?;
+fn forecast(store: &Store, host: &str, peer: Option<&str>, figure: &str, bounds: (f64, f64)) -> anyhow::Result<Soon> {
+    let values = store.values(&series(host, peer, figure), VALUES_MAX)?;
     let (times_s, values): (Vec<f64>, Vec<f64>) = values.iter().map(|one| (one.at_unix_s, one.value)).unzip();
-    soon(&times_s, &values, own::unix_s(), bounds).map_err(|error| error.to_string())
+    Ok(soon(&times_s, &values, own::unix_s(), bounds)?)
 }
 
 fn address_of(to: &str) -> anyhow::Result<SocketAddr> {

@@ -2,6 +2,7 @@
 //!
 //! Next: `weather` and `weather_site`, which find them, `weather_page`, which prints them.
 
+use anyhow::anyhow;
 use trimtab_engine::sensors::net::Found;
 use trimtab_engine::sensors::{Figure, Spun};
 use trimtab_engine::weather::Soon;
@@ -22,7 +23,7 @@ pub struct Line {
     /// Now.
     pub figure: Figure,
     /// Soon, or why not.
-    pub soon: Result<Soon, String>,
+    pub soon: anyhow::Result<Soon>,
 }
 
 /// All that is shown.
@@ -44,7 +45,7 @@ pub struct Weather {
     /// The share of a processor by each way.
     pub ways: Vec<Way>,
     /// The probe, or why there is none.
-    pub probe: Result<Spun, String>,
+    pub probe: anyhow::Result<Spun>,
     /// The probe of the network.
     pub net: Option<Found>,
     /// The cost.
@@ -78,7 +79,7 @@ pub fn pair_lines(found: &Found) -> [Line; 2] {
 }
 
 fn line(key: &'static str, unit: &'static str, label: &'static str, bounds: (f64, f64), figure: Figure) -> Line {
-    Line { key, unit, label, bounds, figure, soon: Err(String::new()) }
+    Line { key, unit, label, bounds, figure, soon: Err(anyhow!("not known")) }
 }
 
 /// The lines of a host, each with what `of` finds by its key.

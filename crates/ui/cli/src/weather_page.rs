@@ -45,7 +45,7 @@ fn as_json(weather: &Weather) -> Value {
         "probe": probe.ok().map(|spun| json!({
             "share": spun.share, "turns": spun.turns, "cpu_s": spun.cpu_s, "lasted_s": spun.wall_s,
         })),
-        "no_probe": probe.err(),
+        "no_probe": probe.err().map(ToString::to_string),
         "net": weather.net,
         "cost": match weather.cost {
             Cost::Look(cpu_s) => json!({ "look_cpu_s": cpu_s, "probe_cpu_s": probe.ok().map(|spun| spun.cpu_s) }),
@@ -67,7 +67,7 @@ fn of_line(line: &Line) -> Value {
         "age_s": figure.age_s,
         "why_not": figure.why_not,
         "soon": line.soon.as_ref().ok(),
-        "no_soon": line.soon.as_ref().err(),
+        "no_soon": line.soon.as_ref().err().map(ToString::to_string),
     })
 }
 

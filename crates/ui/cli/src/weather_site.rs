@@ -6,11 +6,11 @@ use crate::arguments::WeatherOptions;
 use crate::progress::Terminal;
 use crate::weather_lines::{Cost, Line, Weather, host_lines, pair_lines};
 use crate::weather_page::show;
-use anyhow::Context;
+use anyhow::{Context, Error, anyhow};
 use trimtab_controller::Client;
 use trimtab_controller::said_of_weather::{HostFigure, HostSoon, HostWeather, PairFound};
 use trimtab_engine::sensors::net::Found;
-use trimtab_engine::sensors::{Figure, Spun};
+use trimtab_engine::sensors::{Figure, NoFigure, Spun};
 use trimtab_engine::weather::Soon;
 
 /// Asks the controller, and shows what it says.
@@ -25,7 +25,7 @@ pub fn run(host: &str, options: &WeatherOptions, terminal: &Terminal) -> anyhow:
         let found = found(client.pair(host, to)?);
         let of_pair = pair_lines(&found);
         weather.lines.extend(of_pair.map(|line| Line {
-            soon: Err("the site's store keeps values of pairs; one probe is no basis".to_owned()),
+            soon: Err(anyhow!("the site's store keeps values of pairs; one probe is no basis")),
             ..line
         }));
         (weather.peer, weather.net) = (Some(to.clone()), Some(found));
@@ -36,12 +36,12 @@ pub fn run(host: &str, options: &WeatherOptions, terminal: &Terminal) -> anyhow:
 
 fn weather(said: HostWeather) -> Weather {
     let known = |key: &str| said.figures.iter().find(|figure| figure.key == key);
-    let nothing = || Figure::none("its agent says nothing of it: is it of an older version?");
+    let nothing = || Figure::none(&NoFigure::NotSaid);
     let mut lines = host_lines(|key| known(key).map_or_else(nothing, figure));
     for line in &mut lines {
         line.soon = match known(line.key) {
             Some(HostFigure { soon: Some(soon), .. }) => Ok(of_soon(soon)),
-            other => Err(other.and_then(|figure| figure.no_soon.clone()).unwrap_or_else(|| "not known".to_owned())),
+            other => Err(Error::msg(other.and_then(|figure| figure.no_soon.clone()).unwrap_or("not known".to_owned()))),
         };
     }
     let probe = said.probe.map(|probe| Spun {
@@ -59,7 +59,7 @@ fn weather(said: HostWeather) -> Weather {
         looked_s: said.looked_s,
         lines,
         ways: said.ways.into_iter().map(|way| (way.way, way.share, way.why_not)).collect(),
-        probe: probe.ok_or_else(|| said.no_probe.unwrap_or_default()),
+        probe: probe.ok_or_else(|| Error::msg(said.no_probe.unwrap_or_default())),
         net: None,
         cost: Cost::Share(said.cost_share),
     }

@@ -7,6 +7,7 @@
 
 use super::drive::WindowLead;
 use crate::error::Error;
+use crate::reason::NotYet;
 use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Reference, Request, WordSeen};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_window::Symbol;
@@ -41,7 +42,7 @@ pub(super) struct Seen {
     /// Ticks of what may become a loop on all ranks: it was seen to repeat, but not often enough yet.
     pub in_sight_ticks: Option<f64>,
     /// The loop that all ranks run, or why there is none.
-    pub agreed: Result<Agreed, String>,
+    pub agreed: Result<Agreed, NotYet>,
 }
 
 /// A call site whatever the direction of its messages.
@@ -67,7 +68,7 @@ pub(super) fn look(lead: &mut WindowLead) -> Result<Seen, Error> {
     Ok(Seen { calls, in_sight_ticks, agreed })
 }
 
-fn loops_inside(lead: &mut WindowLead) -> Result<Result<Loops, String>, Error> {
+fn loops_inside(lead: &mut WindowLead) -> Result<Result<Loops, NotYet>, Error> {
     loops(lead, false, true).map(|looks| looks.loops)
 }
 
@@ -75,7 +76,7 @@ fn loops_inside(lead: &mut WindowLead) -> Result<Result<Loops, String>, Error> {
 struct Looks {
     calls: u64,
     in_sight_ticks: Option<f64>,
-    loops: Result<Loops, String>,
+    loops: Result<Loops, NotYet>,
 }
 
 fn loops(lead: &mut WindowLead, fresh: bool, levels_only: bool) -> Result<Looks, Error> {
@@ -94,7 +95,7 @@ fn loops(lead: &mut WindowLead, fresh: bool, levels_only: bool) -> Result<Looks,
     for (node, Looked { loops, description, .. }) in looked {
         let mut loops = match loops {
             Ok(loops) => loops,
-            Err(why) => return Ok(Looks { calls, in_sight_ticks, loops: Err(why) }),
+            Err(why) => return Ok(Looks { calls, in_sight_ticks, loops: Err(why.into()) }),
         };
         let relation = lead.membership.relation(node);
         for found in &mut loops {
@@ -110,8 +111,8 @@ fn loops(lead: &mut WindowLead, fresh: bool, levels_only: bool) -> Result<Looks,
     Ok(Looks { calls, in_sight_ticks, loops: Ok((all, description)) })
 }
 
-fn agree(lead: &mut WindowLead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {
-    let Some(pace) = pace_of(loops) else { return Ok(Err("the ranks do not repeat at one pace yet".into())) };
+fn agree(lead: &mut WindowLead, (loops, description): &Loops) -> Result<Result<Agreed, NotYet>, Error> {
+    let Some(pace) = pace_of(loops) else { return Ok(Err(NotYet::OtherPaces)) };
     let choices = match own_choices(loops) {
         Ok(choices) => choices,
         Err(why) => return Ok(Err(why)),
@@ -143,9 +144,9 @@ fn pace_of(loops: &[LoopSeen]) -> Option<f64> {
 }
 
 /// The marker of each rank where its own calls say it; the reference is always among them.
-fn own_choices(loops: &[LoopSeen]) -> Result<BTreeMap<u32, Choice>, String> {
+fn own_choices(loops: &[LoopSeen]) -> Result<BTreeMap<u32, Choice>, NotYet> {
     let common = elect(loops);
-    let first = reference_of(loops).ok_or("there is no rank to look at")?;
+    let first = reference_of(loops).ok_or(NotYet::NoRank)?;
     let mut choices = BTreeMap::new();
     for found in loops {
         match &found.word {
@@ -167,10 +168,10 @@ fn fit(
     lead: &mut WindowLead,
     loops: &[LoopSeen],
     mut choices: BTreeMap<u32, Choice>,
-) -> Result<Result<BTreeMap<u32, Choice>, String>, Error> {
+) -> Result<Result<BTreeMap<u32, Choice>, NotYet>, Error> {
     let Some(first) = reference_of(loops) else { return Ok(Ok(choices)) };
     let symbol = choices.get(&first.rank).filter(|choice| choice.place.is_none()).map(|choice| choice.symbol);
-    let Some(reference) = refer(lead, first.rank, symbol)? else { return Ok(Err("the loop has ended".into())) };
+    let Some(reference) = refer(lead, first.rank, symbol)? else { return Ok(Err(NotYet::LoopEnded)) };
     let clocks = lead.membership.relations();
     let fitted =
         lead.membership.ask(Request::Fit { reference: Box::new(reference), clocks }, |answer| match answer {
@@ -221,14 +222,14 @@ fn base_of(call: &OnceCall) -> Base {
 }
 
 /// The call that counts where one happens once per iteration: the common one, else the rank's own.
-fn chosen(found: &LoopSeen, common: Option<Base>) -> Result<Choice, String> {
+fn chosen(found: &LoopSeen, common: Option<Base>) -> Result<Choice, NotYet> {
     let mut candidates: Vec<&OnceCall> = found.once.iter().filter(|call| Some(base_of(call)) == common).collect();
     if candidates.is_empty() {
         candidates = found.once.iter().filter(|call| call.symbol == found.anchor).collect();
     }
     // Of several directions the one after the longest computation: that is where an iteration begins.
     let best = candidates.into_iter().max_by(|a, b| a.gap_ticks.total_cmp(&b.gap_ticks));
-    let best = best.ok_or("a rank has no call that happens once per iteration")?;
+    let best = best.ok_or(NotYet::NoCall)?;
     Ok(Choice {
         symbol: best.symbol,
         place: None,
@@ -239,13 +240,13 @@ fn chosen(found: &LoopSeen, common: Option<Base>) -> Result<Choice, String> {
 }
 
 /// A rank that begins its iterations where it likes.
-fn by_word(word: &WordSeen) -> Result<Choice, String> {
+fn by_word(word: &WordSeen) -> Result<Choice, NotYet> {
     let every = passes(word.every)?;
     Ok(Choice { symbol: word.symbol, place: Some(0), every, is_common: true, synchronises: word.synchronises })
 }
 
-fn passes(every: Option<u32>) -> Result<u64, String> {
-    every.map(u64::from).ok_or_else(|| "a call site is passed a varying number of times".to_string())
+fn passes(every: Option<u32>) -> Result<u64, NotYet> {
+    every.map(u64::from).ok_or(NotYet::VaryingPasses)
 }
 
 #[cfg(test)]
@@ -307,13 +308,12 @@ mod tests {
     fn what_can_not_be_counted_is_said() {
         let varying = OnceCall { every: None, ..call(10, 0, 1.0, false) };
         let rows = [
-            ("no rank", vec![], "no rank"),
-            ("no call", vec![found(0, vec![])], "no call that happens once"),
-            ("a call site passed now more, now less often", vec![found(0, vec![varying])], "varying"),
+            ("no rank", vec![], NotYet::NoRank),
+            ("no call", vec![found(0, vec![])], NotYet::NoCall),
+            ("a call site passed now more, now less often", vec![found(0, vec![varying])], NotYet::VaryingPasses),
         ];
         for (name, loops, expected) in rows {
-            let said = own_choices(&loops).expect_err(name);
-            assert!(said.contains(expected), "{name}: {said}");
+            assert_eq!(own_choices(&loops).expect_err(name), expected, "{name}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::Stage;
+use crate::reason::NotYet;
 use crate::request::{Answer, LoopEnds, RankPasses, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
@@ -104,7 +105,7 @@ pub(super) fn aligned(
                 // A look holds the ranks for a moment: the longer a pass takes, the rarer it is.
                 silent_s = waited_s * LOOK_AGAIN_FACTOR;
             }
-            tell(lead, "every rank must pass the marker a few times");
+            tell(lead, NotYet::FewPasses);
             by_counter |= waited_s > calls_s && of_loop.is_some();
             continue;
         }
@@ -119,7 +120,7 @@ pub(super) fn aligned(
                 return Ok(Err(apart));
             }
             events_max = events_max.saturating_mul(MORE_EVENTS).min(events_most);
-            tell(lead, "the ranks' latest calls must overlap in time");
+            tell(lead, NotYet::Apart);
             by_counter |= waited_s > calls_s && of_loop.is_some();
             continue;
         }
@@ -161,8 +162,8 @@ fn meets_all(event: &CallEvent) -> bool {
     event.synchronising && event.comm == 0
 }
 
-fn tell(lead: &WindowLead, why: &str) {
-    lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why: why.to_string() });
+fn tell(lead: &WindowLead, why: NotYet) {
+    lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why });
 }
 
 /// The question about the ranks' passes, as in [`Request::Passes`].

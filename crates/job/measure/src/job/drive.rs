@@ -8,6 +8,7 @@ use super::how_far;
 use super::marker::{self, Found, Marker};
 use super::membership::Membership;
 use super::nest::Candidates;
+use super::no_loop::ByTime;
 use super::recording::{self, HowEnded, Recorded};
 use super::report;
 use crate::clock::Clock;
@@ -23,9 +24,6 @@ use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
 use trimtab_track::Job;
 use trimtab_types::report::{Ended, Report};
-
-/// Why a window has no iterations whose ranks are recorded from their first call on.
-const FROM_FIRST_CALL: &str = "all calls are recorded, from the first one behind MPI_Init on";
 
 /// Between two looks at ranks that are to wait behind `MPI_Init`, on this machine and on others.
 const GATHER_LOOK: Duration = Duration::from_millis(2);
@@ -245,8 +243,8 @@ impl<'a> WindowLead<'a> {
     /// Finds what counts iterations and records; by time if nothing does.
     fn window(&mut self) -> Result<(Marker, Recorded), Error> {
         if self.is_from_first_call() {
-            let why = FROM_FIRST_CALL.to_owned();
-            return Ok((Marker::Time { why }, recording::by_time(self)?));
+            let marker = Marker::Time { why: ByTime::FromFirstCall, no_loop: None };
+            return Ok((marker, recording::by_time(self)?));
         }
         loop {
             let marker = match marker::find(self) {
@@ -254,7 +252,7 @@ impl<'a> WindowLead<'a> {
                 Err(Error::EndedEarly) => return self.until_ended(),
                 // And whoever wants to see all of it until he says so gets that.
                 Err(error @ Error::Interrupted) if self.options.follow => {
-                    return self.until(Ended::Interrupted, "it was interrupted", error);
+                    return self.until(Ended::Interrupted, error);
                 }
                 found => found?,
             };
@@ -320,20 +318,18 @@ impl<'a> WindowLead<'a> {
             early => early?,
         };
         match early.has_new_handler {
-            true => {
-                self.until(Ended::FaultHandler, "the program set a fault handler of its own", Error::NewFaultHandler)
-            }
-            false => self.until(Ended::ProgramEnded, "the program ended", Error::EndedEarly),
+            true => self.until(Ended::FaultHandler, Error::NewFaultHandler),
+            false => self.until(Ended::ProgramEnded, Error::EndedEarly),
         }
     }
 
     /// The recording by time until something ended it while the loop was looked for; `error` if that is nothing.
-    fn until(&mut self, ended: Ended, what: &str, error: Error) -> Result<(Marker, Recorded), Error> {
+    fn until(&mut self, ended: Ended, error: Error) -> Result<(Marker, Recorded), Error> {
         let early = recording::early(self)?;
         let is_worth_it = early.has_calls || ended == Ended::Interrupted;
         let Some(seconds) = early.seconds.filter(|_| is_worth_it) else { return Err(error) };
-        let why = format!("{what} after {seconds:.1} s, before its main loop was sure");
-        Ok((Marker::Time { why }, recording::cut_short(self, ended, seconds)?))
+        let marker = Marker::Time { why: ByTime::CutShort { ended, seconds }, no_loop: None };
+        Ok((marker, recording::cut_short(self, ended, seconds)?))
     }
 
     /// Since the probes went in.

@@ -5,11 +5,12 @@
 use super::drive::WindowLead;
 use super::marker::{Marker, MarkerCall};
 use crate::error::Error;
+use crate::reason::NoEnds;
 use crate::request::{Answer, LoopEnds, Request};
 use trimtab_types::report::{Ended, LoopProgress, Window};
 
 /// Where the loop began and will end; the error: why that is not known. `None`: no loop counts iterations.
-pub(super) type HowFar = Option<Result<LoopEnds, String>>;
+pub(super) type HowFar = Option<Result<LoopEnds, NoEnds>>;
 
 /// Asks all nodes, while the probes are in.
 pub(super) fn ask(lead: &mut WindowLead, marker: &Marker) -> Result<HowFar, Error> {
@@ -19,7 +20,7 @@ pub(super) fn ask(lead: &mut WindowLead, marker: &Marker) -> Result<HowFar, Erro
         Answer::HowFar(ends) => Some(ends),
         _ => None,
     })?;
-    Ok(Some(agreed(answers.into_iter().map(|(_, ends)| ends))))
+    Ok(Some(LoopEnds::agreed(answers.into_iter().map(|(_, ends)| ends))))
 }
 
 /// The loop whose passes are the iterations, as a position among the measured functions; `None`: something else counts them.
@@ -29,26 +30,15 @@ pub(super) fn position(lead: &WindowLead, call: &MarkerCall) -> Option<u32> {
     lead.facts.functions.iter().position(is_it).map(|function| function as u32)
 }
 
-fn agreed(nodes: impl Iterator<Item = Result<LoopEnds, String>>) -> Result<LoopEnds, String> {
-    let mut all: Option<LoopEnds> = None;
-    for ends in nodes {
-        let ends = ends?;
-        if *all.get_or_insert(ends) != ends {
-            return Err(LoopEnds::DISAGREE.to_owned());
-        }
-    }
-    all.ok_or_else(|| "no rank passed it".to_owned())
-}
-
 /// The loop's progress when the window ended.
 pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress> {
     let ends = how_far.as_ref()?;
     let now = window.start.zip(window.iterations).map(|(start, iterations)| (start + iterations) as i64);
-    let nothing = |explanation: &str| LoopProgress { explanation: explanation.to_owned(), ..LoopProgress::default() };
+    let nothing = |explanation: String| LoopProgress { explanation, ..LoopProgress::default() };
     Some(match (ends, now.filter(|_| window.valid)) {
-        _ if window.ended_by == Ended::LeftLoop => nothing("the program left the loop"),
-        (Err(why), _) => nothing(why),
-        (_, None) => nothing("the window is not valid"),
+        _ if window.ended_by == Ended::LeftLoop => nothing("the program left the loop".to_owned()),
+        (Err(why), _) => nothing(why.to_string()),
+        (_, None) => nothing("the window is not valid".to_owned()),
         (Ok(ends), Some(now)) => progress_at(*ends, now),
     })
 }
@@ -95,8 +85,10 @@ mod tests {
     #[test]
     fn nodes_that_disagree_claim_nothing() {
         let (one, other) = (ends(Some(1), Some(9), false), ends(Some(1), Some(8), false));
-        assert_eq!(agreed([Ok(one), Ok(one)].into_iter()), Ok(one));
-        assert_eq!(agreed([Ok(one), Ok(other)].into_iter()), Err(LoopEnds::DISAGREE.to_owned()));
-        assert_eq!(agreed([Ok(one), Err("no".to_owned())].into_iter()), Err("no".to_owned()));
+        let agreed = |all: &[Result<LoopEnds, NoEnds>]| LoopEnds::agreed(all.iter().cloned());
+        assert_eq!(agreed(&[Ok(one), Ok(one)]), Ok(one));
+        assert_eq!(agreed(&[Ok(one), Ok(other)]), Err(NoEnds::Disagree));
+        assert_eq!(agreed(&[Ok(one), Err(NoEnds::NotCounted)]), Err(NoEnds::NotCounted));
+        assert_eq!(agreed(&[]), Err(NoEnds::NotPassed));
     }
 }

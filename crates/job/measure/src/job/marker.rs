@@ -12,10 +12,11 @@ use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
 use super::drive::WindowLead;
 use super::nest::{self, Candidates, Choice, Chosen};
-use super::no_loop::NoLoop;
+use super::no_loop::{ByTime, NoLoop};
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::{Mark, Stage};
+use crate::reason::NotYet;
 use crate::request::{Answer, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
@@ -62,8 +63,10 @@ const CALLED_PART_MAX: f64 = 2.0 / 3.0;
 pub(super) enum Marker {
     /// Nothing: the window is by time.
     Time {
-        /// Why no loop was found.
-        why: String,
+        /// Why.
+        why: ByTime,
+        /// Why no loop of the program counts, where they were looked at.
+        no_loop: Option<NoLoop>,
     },
     /// A call.
     Call(MarkerCall),
@@ -71,13 +74,13 @@ pub(super) enum Marker {
 
 impl Marker {
     /// The same, whose description says why no loop of the program counts.
-    fn because(self, why: Option<&NoLoop>) -> Self {
-        match (self, why) {
+    fn because(self, no_loop: Option<&NoLoop>) -> Self {
+        match (self, no_loop) {
             (Marker::Call(call), Some(why)) => {
                 let description = call.description.as_deref().map(|known| format!("{known}; {}", why.with_meaning()));
                 Marker::Call(MarkerCall { description, ..call })
             }
-            (Marker::Time { why: known }, Some(why)) => Marker::Time { why: format!("{known}; {why}") },
+            (Marker::Time { why, .. }, no_loop) => Marker::Time { why, no_loop: no_loop.cloned() },
             (marker, _) => marker,
         }
     }
@@ -285,7 +288,7 @@ fn detected(lead: &mut WindowLead, limits: Limits) -> Result<Found, Error> {
         }
         let seen = look(lead)?;
         let seconds = lead.seconds();
-        let mut why = match seen.agreed.clone() {
+        let why = match seen.agreed.clone() {
             Ok(loops) => {
                 let anchor = loops.choices.first().map(|(_, choice)| choice.symbol);
                 let anchor = anchor.ok_or(Error::Malformed { what: "a loop of no rank" })?;
@@ -306,7 +309,7 @@ fn detected(lead: &mut WindowLead, limits: Limits) -> Result<Found, Error> {
                             why
                         }
                     },
-                    false => "seeing it again".to_string(),
+                    false => NotYet::SeenOnce,
                 }
             }
             Err(why) => {
@@ -320,15 +323,15 @@ fn detected(lead: &mut WindowLead, limits: Limits) -> Result<Found, Error> {
         let limit_s = limits.of_sight(sighting.is_some() || seen.in_sight_ticks.is_some());
         let ended = patience.ended(lead.seconds(), seen.calls);
         if ended.is_some() || lead.seconds() > limit_s {
-            why = ended.unwrap_or(why);
-            return Ok(Found::Counts(Marker::Time { why }));
+            let why = ByTime::NotYet(ended.map_or(why, NotYet::Hopeless));
+            return Ok(Found::Counts(Marker::Time { why, no_loop: None }));
         }
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
 }
 
 /// The repetition of calls counts, unless a loop of the program runs by now. The inner error says why it does not count.
-fn sure(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Found, String>, Error> {
+fn sure(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Found, NotYet>, Error> {
     match nest::others(lead)? {
         Some(others) => Ok(Ok(Found::Others(others))),
         None => Ok(count(lead, loops, most_s)?.map(Found::Counts)),
@@ -336,9 +339,8 @@ fn sure(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Fou
 }
 
 /// The reason to wait where something repeats, but not often enough yet to be called a loop.
-fn in_sight(lead: &WindowLead, seen: &Seen) -> Option<String> {
-    let seconds = lead.seconds_of(seen.in_sight_ticks?);
-    Some(format!("what repeats takes about {seconds:.1} s, waiting for more of it; --max-seconds bounds that"))
+fn in_sight(lead: &WindowLead, seen: &Seen) -> Option<NotYet> {
+    Some(NotYet::InSight { seconds: lead.seconds_of(seen.in_sight_ticks?) })
 }
 
 /// True if a loop that was first seen after `since` seconds was seen long and often enough.
@@ -350,7 +352,7 @@ fn is_sure(loops: &Agreed, seconds: f64, since: f64, limit_s: f64) -> bool {
 }
 
 /// Has every rank count its call, then aligns the ranks' counters. The inner error says why it does not count.
-fn count(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, String>, Error> {
+fn count(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, NotYet>, Error> {
     let counted = lead.membership.ask(
         Request::Count { choices: runs_of(loops.choices.iter().copied()) },
         |answer| match answer {
@@ -374,7 +376,7 @@ fn count(lead: &mut WindowLead, loops: &Agreed, most_s: f64) -> Result<Result<Ma
             let found = Aligned { synchronises, ..found };
             Ok(Marker::Call(found.call(name, MarkerSource::Detected, Some(loops.description.clone()))))
         }
-        Err(silent) => Err(format!("rank {silent} did not pass {name} again")),
+        Err(rank) => Err(NotYet::NotAgain { rank, name }),
     })
 }
 

@@ -9,11 +9,12 @@ use crate::clock::Clock;
 use crate::crew::Crew;
 use crate::error::Error;
 use crate::part::Part;
+use crate::reason::NoHold;
 use crate::request::{Answer, Command, Facts, Inserted, Lacking, Request, WindowId};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::ticks;
 use trimtab_types::Pid;
-use trimtab_types::report::FromFirstCall;
+use trimtab_types::report::{FromFirstCall, MissedStart};
 use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 
 /// Exchanges that say what a node's clock shows: more until all clocks are known as well as that, or it takes too long.
@@ -181,7 +182,8 @@ impl<'a> Membership<'a> {
         let mut all = FromFirstCall::default();
         for (_, node) in went {
             all.ranks.extend(node.ranks);
-            all.missed.extend(node.missed);
+            let missed = |(rank, why): (u32, NoHold)| MissedStart { rank, reason: why.to_string() };
+            all.missed.extend(node.missed.into_iter().map(missed));
             all.held.extend(node.held);
         }
         all.ranks.sort_unstable();

@@ -12,6 +12,7 @@ use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
 use crate::options::{Length, LoopName, Mark, Options, Stage};
+use crate::reason::{NestUnknown, NotYet};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(super) struct Candidates {
     /// Why none of them counts.
     pub why_not: Option<NoLoop>,
     /// A function around them whose loops are not known, and why.
-    pub unknown_around: Option<String>,
+    pub unknown_around: Option<NestUnknown>,
     /// The one that was taken, by its position.
     pub taken: Option<usize>,
     /// Longest time that a thread was held for a look, microseconds.
@@ -129,20 +130,15 @@ impl Candidates {
         let count = self.loops.len();
         let found = (*number as usize).checked_sub(1).and_then(|index| self.loops.get(index));
         if found.is_some_and(|one| one.is_part) {
-            return Err(Error::Options(format!(
-                "loop {number} of the nest is counted together with the one on the other side of a branch, in which the other \
-                 ranks are; see `trimtab loops PID`"
-            )));
+            return Err(Error::LoopTogether { number: *number });
         }
-        match found.map(|one| &one.why_not) {
+        match found.map(|one| one.why_not.clone()) {
             Some(None) => Ok(self),
-            Some(Some(reason)) => Err(Error::Options(format!(
-                "loop {number} of the nest can't be counted: {reason}; see `trimtab loops PID`"
-            ))),
-            None => Err(Error::Options(format!(
-                "{count} loops were seen to run, so there is no loop {number}; `trimtab loops PID` shows them{}",
-                self.why_not.map_or_else(String::new, |why| format!("; {why}"))
-            ))),
+            Some(Some(reason)) => Err(Error::LoopNotCounted { number: *number, reason }),
+            None => {
+                let why = self.why_not.map(|why| why.to_string());
+                Err(Error::NoLoopOfNest { number: *number, count, why })
+            }
         }
     }
 
@@ -471,8 +467,7 @@ pub(super) fn chosen(lead: &mut WindowLead, limit_s: f64) -> Result<Choice, Erro
             }
             LoopChoice::Wait => {}
         }
-        let why = "counting passes of the loops that run".to_owned();
-        lead.progress.stage(&Stage::Observing { seconds, why });
+        lead.progress.stage(&Stage::Observing { seconds, why: NotYet::CountingPasses });
     }
     lead.candidates.note_none();
     Ok(Choice::Nothing)
@@ -692,6 +687,7 @@ fn passed(lead: &mut WindowLead, functions: &[u32]) -> Result<Passed, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reason::NoIterations;
 
     fn node(stacks: u64, loops: &[&str]) -> Sampled {
         let one = |name: &&str| SampledLoop {
@@ -711,7 +707,7 @@ mod tests {
         };
         assert_eq!(names(vec![node(5, &["a", "b", "c"]), node(5, &["c", "a"])]), ["a", "c"]);
         assert_eq!(names(vec![node(0, &[]), node(5, &["a"])]), ["a"]);
-        let failed = Sampled { why_not: Some("it has ended".to_owned()), ..Sampled::default() };
+        let failed = Sampled { why_not: Some(NestUnknown::NothingInCommon), ..Sampled::default() };
         assert_eq!(names(vec![node(5, &["a"]), failed]), Vec::<String>::new());
         assert_eq!(names(vec![]), Vec::<String>::new());
     }
@@ -769,8 +765,8 @@ mod tests {
     /// A program may call MPI at its end only.
     #[test]
     fn a_loop_that_has_no_calls_is_not_taken_and_that_is_said() {
-        let mut none =
-            Candidates { why_not: Some(NoLoop::OfStacks("grow calls itself".to_owned())), ..Candidates::default() };
+        let why_not = Some(NoLoop::OfStacks(NestUnknown::NothingInCommon));
+        let mut none = Candidates { why_not, ..Candidates::default() };
         let counted = Passes { passes: 40, with_mpi: 0 };
         let name = "loop 1 of search".to_owned();
         none.note_counted(Some(NoLoop::WithoutCalls { name, counted, seconds: 2.0 }));
@@ -779,7 +775,7 @@ mod tests {
             said.starts_with("loop 1 of search was passed 40 times in 2.0 s, none of them with a call of MPI"),
             "{said}"
         );
-        assert!(said.ends_with("; grow calls itself"), "{said}");
+        assert!(said.ends_with("; no stacks have a function in common"), "{said}");
     }
 
     #[test]
@@ -886,7 +882,7 @@ mod tests {
         };
         assert_eq!(after(false, None), None, "nobody looked");
         assert_eq!(after(true, None), Some(NoLoop::NoneAround));
-        let known = NoLoop::OfStacks("an interpreter".to_owned());
+        let known = NoLoop::OfStacks(NestUnknown::NothingInCommon);
         assert_eq!(after(true, Some(known.clone())), Some(known), "what is known stays");
     }
 
@@ -897,8 +893,8 @@ mod tests {
         nest.loops[1].copies = 4;
         assert_eq!(nest.doubts(0), "");
         assert!(nest.doubts(1).ends_with("a pass may be 4 iterations"));
-        nest.unknown_around = Some("c calls itself".to_owned());
-        assert_eq!(nest.doubts(0), "; a loop around it may not be known: c calls itself");
+        nest.unknown_around = Some(NestUnknown::Recursive { function: "c".to_owned() });
+        assert!(nest.doubts(0).starts_with("; a loop around it may not be known: c calls itself"));
     }
 
     #[test]
@@ -948,13 +944,13 @@ mod tests {
         assert!(briefly.ends_with("of which no pass began in the 30 ms in which passes were counted"), "{briefly}");
         let mut nest = Candidates::common([node(5, &["main", "solve"])].into_iter());
         assert_eq!(nest.not_counted_around(&count([10, 65]), 1), Vec::<String>::new());
-        (nest.loops[0].why_not, nest.loops[0].shown) = (Some("two threads".to_owned()), "loop 1 of main".to_owned());
+        (nest.loops[0].why_not, nest.loops[0].shown) = (Some(NoIterations::NotInMpi), "loop 1 of main".to_owned());
         let hidden = Count { watched: vec![Watched { is_hidden: true, ..one(0) }, one(1)], ..count([0, 65]) };
         let around = nest.not_counted_around(&hidden, 1);
         let said = description(&functions, &hidden, 1, 2.0, &around);
         assert_eq!(
             said,
-            "a loop of the program, inside of loop 1 of main, which can't be counted (two threads): an iteration of the program \
+            "a loop of the program, inside of loop 1 of main, which can't be counted (no stack in it is in MPI): an iteration of the program \
              may be a pass of that"
         );
     }

@@ -3,14 +3,34 @@
 //! Next: `nest`, which finds them; `marker`, which tells them with what counts instead.
 
 use crate::node::PASSES_PER_SECOND_MAX;
+use crate::reason::{NestUnknown, NoIterations, NotYet};
 use std::fmt;
+use trimtab_types::report::Ended;
 use trimtab_window::Passes;
+
+/// Why a window is by time.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum ByTime {
+    #[error("all calls are recorded, from the first one behind MPI_Init on")]
+    FromFirstCall,
+    #[error(
+        "{} after {seconds:.1} s, before its main loop was sure",
+        match ended {
+            Ended::Interrupted => "it was interrupted",
+            Ended::FaultHandler => "the program set a fault handler of its own",
+            _ => "the program ended",
+        }
+    )]
+    CutShort { ended: Ended, seconds: f64 },
+    #[error(transparent)]
+    NotYet(NotYet),
+}
 
 /// A reason why no loop of the program counts; its words are for a reader.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoLoop {
     /// A node that looked at stacks gives it.
-    OfStacks(String),
+    OfStacks(NestUnknown),
     /// Stacks show no loop that can be counted.
     NoneAround,
     /// The outermost loop around calls of MPI can't be counted.
@@ -18,7 +38,7 @@ pub(super) enum NoLoop {
         /// The loop.
         shown: String,
         /// The reason.
-        reason: String,
+        reason: NoIterations,
     },
     /// The program would feel the counting.
     TooFast {
@@ -102,7 +122,7 @@ impl NoLoop {
 impl fmt::Display for NoLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoLoop::OfStacks(reason) => f.write_str(reason),
+            NoLoop::OfStacks(reason) => reason.fmt(f),
             NoLoop::NoneAround => f.write_str(
                 "no loop of the program that can be counted was around what ran when its stacks were looked at, so an \
                  iteration of it may be longer; look again later, or see `trimtab loops`",
@@ -153,7 +173,7 @@ mod tests {
     }
 
     fn of_stacks() -> NoLoop {
-        NoLoop::OfStacks("grow calls itself".to_owned())
+        NoLoop::OfStacks(NestUnknown::NothingInCommon)
     }
 
     /// A function may be called so that its name says nothing of the reason.
@@ -182,6 +202,6 @@ mod tests {
         assert_eq!(NoLoop::joined(None, Some(of_stacks())), Some(of_stacks()));
         let both = NoLoop::joined(Some(seldom()), Some(of_stacks())).map(|both| both.to_string()).unwrap_or_default();
         assert!(both.starts_with("around it may be loop 1 of main, which was passed 2 times in 2.0 s"), "{both}");
-        assert!(both.ends_with("may be longer; grow calls itself"), "{both}");
+        assert!(both.ends_with("may be longer; no stacks have a function in common"), "{both}");
     }
 }

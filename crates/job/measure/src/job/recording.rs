@@ -187,10 +187,7 @@ fn arm(lead: &mut WindowLead, wanted: Option<u64>, iteration_s: f64, round_trip_
         }
         lead.membership.tell(Request::Reset)?;
     }
-    Err(Error::Options(
-        "the ranks iterate faster than they can be told when to start; measure by time (--mark with a rarer function)"
-            .into(),
-    ))
+    Err(Error::TooFast)
 }
 
 /// Looks at the ranks while they record.

@@ -259,7 +259,8 @@ fn marker_source(marker: &Marker) -> MarkerSource {
 
 fn loop_description(marker: &Marker, left: &[LeftLoop]) -> Option<String> {
     let (description, name) = match marker {
-        Marker::Time { why } => (format!("no loop: {why}"), ""),
+        Marker::Time { why, no_loop: None } => (format!("no loop: {why}"), ""),
+        Marker::Time { why, no_loop: Some(no_loop) } => (format!("no loop: {why}; {no_loop}"), ""),
         Marker::Call(call) => (call.description.clone()?, call.name.as_str()),
     };
     Some(description + &left_before(left, name))

@@ -20,7 +20,7 @@ use trimtab_os::{COUNTED_EVENTS, CountedEvent, Counter, PassReading, PassWatch, 
 use trimtab_stub::layout::{Frame, Header, Slot, state};
 use trimtab_types::Pid;
 use trimtab_types::report::{self, CounterCost};
-use trimtab_window::{Borders, CounterLook, CounterNote, CounterReadings, NoteMoment, RawCount, count};
+use trimtab_window::{Borders, CounterLook, CounterNote, CounterReadings, NoNotes, NoteMoment, RawCount, count};
 
 /// Looks from outside that are kept: those around the beginning, and the latest.
 const LOOKS_MAX: usize = 64;
@@ -38,6 +38,60 @@ const OPEN_TRIES: u32 = 5;
 const PACE_MARKS_MIN: u64 = 3;
 /// Words that are watched, in this order.
 const MOMENTS: [NoteMoment; 3] = [NoteMoment::Mark, NoteMoment::Enter, NoteMoment::Leave];
+
+/// Why a counter does not count, and the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoCounter {
+    /// Nothing is called so.
+    #[error("no counter is called {name}; there are {}", COUNTED_EVENTS.map(|event| event.name).join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The processor can't.
+    #[error(
+        "not supported: the processor has no counter for {name} here; virtual machines often have none, ask its owner for a \
+         virtual PMU"
+    )]
+    NotOfProcessor {
+        /// The counter.
+        name: String,
+    },
+    /// The kernel can't.
+    #[error("not supported: this kernel does not count {name}")]
+    NotOfKernel {
+        /// The counter.
+        name: String,
+    },
+    /// The kernel may not for us.
+    #[error(
+        "not permitted: kernel.perf_event_paranoid is {paranoid}; have an administrator run `sysctl \
+         kernel.perf_event_paranoid=1`, or give trimtab CAP_PERFMON (`setcap cap_perfmon+ep`); in a container its seccomp \
+         profile must allow perf_event_open"
+    )]
+    NotPermitted {
+        /// The setting.
+        paranoid: i32,
+    },
+    /// There is no setting because there are no events.
+    #[error("not permitted: this kernel has no perf events")]
+    NoEvents,
+    /// No descriptor is left.
+    #[error("too many files are open: raise `ulimit -n`")]
+    ManyFiles,
+    /// One of its threads is gone.
+    #[error("a thread ended just as its counter was to begin; measure again")]
+    ThreadEnded,
+    /// Others begin and end all the time.
+    #[error("threads come and go faster than their counters can be opened")]
+    ThreadsComeAndGo,
+    /// Something else.
+    #[error("not counted: {reason}")]
+    Refused {
+        /// The system's words.
+        reason: String,
+    },
+}
 
 /// The counters of a node, each with its event; none is open before [`Counters::open`].
 #[derive(Debug, Default)]
@@ -64,13 +118,13 @@ struct RankCounters {
     tids: Vec<i32>,
     open: Vec<OpenCounter>,
     /// Those that can't be counted, and why.
-    missing: BTreeMap<String, String>,
+    missing: BTreeMap<String, NoCounter>,
     looks: Vec<Look>,
     /// Of each watched thread.
     watches: Vec<(usize, PassWatch)>,
     is_noting_calls: bool,
     notes: Vec<(usize, PassReading)>,
-    notes_missing: Option<String>,
+    notes_missing: Option<NoNotes>,
 }
 
 /// All counters of all threads at one moment.
@@ -155,8 +209,7 @@ impl RankCounters {
                 return rank;
             }
         }
-        let why = "threads come and go faster than their counters can be opened";
-        rank.missing.extend(rank.open.drain(..).map(|open| (open.name, why.to_owned())));
+        rank.missing.extend(rank.open.drain(..).map(|open| (open.name, NoCounter::ThreadsComeAndGo)));
         rank
     }
 
@@ -166,8 +219,8 @@ impl RankCounters {
         // The first thread is the one that mostly iterates.
         rank.tids.sort_by_key(|tid| (*tid != pid.0, *tid));
         for (name, event) in wanted {
-            let opened = event.ok_or_else(|| unknown(name)).and_then(|event| {
-                let threads = open_threads(&event, &rank.tids).map_err(|error| why_not(name, &error))?;
+            let opened = event.ok_or_else(|| NoCounter::Unknown { name: name.clone() }).and_then(|event| {
+                let threads = open_threads(&event, &rank.tids).map_err(|error| NoCounter::of(name, &error))?;
                 Ok(OpenCounter { name: name.clone(), event, threads })
             });
             match opened {
@@ -206,7 +259,7 @@ impl RankCounters {
             return;
         }
         if self.tids.len() > WATCHED_THREADS_MAX {
-            self.notes_missing = Some(format!("the rank has more than {WATCHED_THREADS_MAX} threads"));
+            self.notes_missing = Some(NoNotes::ManyThreads { most: WATCHED_THREADS_MAX });
             return;
         }
         let addresses = addresses(member);
@@ -218,9 +271,7 @@ impl RankCounters {
         };
         match self.tids.iter().enumerate().map(watch).collect::<io::Result<Vec<_>>>() {
             Ok(watches) => self.watches = watches,
-            Err(error) => {
-                self.notes_missing = Some(format!("marks can't be noted by the processor's debug registers: {error}"))
-            }
+            Err(error) => self.notes_missing = Some(NoNotes::Refused { reason: error.to_string() }),
         }
     }
 
@@ -228,7 +279,7 @@ impl RankCounters {
         for (thread, watch) in &mut self.watches {
             self.notes.extend(watch.drain().into_iter().map(|reading| (*thread, reading)));
             if watch.lost() > 0 && self.notes_missing.is_none() {
-                self.notes_missing = Some("marks came faster than they could be noted".to_owned());
+                self.notes_missing = Some(NoNotes::TooFast);
             }
         }
     }
@@ -241,7 +292,7 @@ impl RankCounters {
         for (_, watch) in &self.watches {
             let begun = (1..watch.places()).try_for_each(|place| watch.note(place, calls));
             if begun.is_err() {
-                self.notes_missing = Some("calls of MPI could not be noted".to_owned());
+                self.notes_missing = Some(NoNotes::NoCalls);
             }
         }
     }
@@ -257,18 +308,14 @@ impl RankCounters {
         let share = marks as f64 * reading_ns * 1e-9 / seconds.max(1e-9);
         if share > share_max {
             self.watches.iter().for_each(|(_, watch)| watch.end());
-            self.notes_missing = Some(format!(
-                "iterations are so short that a reading in each ({:.1} us) would take {:.0}% of the time",
-                reading_ns / 1e3,
-                share * 100.0
-            ));
+            self.notes_missing = Some(NoNotes::TooDear { reading_us: reading_ns / 1e3, share });
         }
     }
 
     fn told(&self, borders: Borders) -> (Vec<report::Counter>, Option<CounterCost>) {
-        let missing = |(name, reason): (&String, &String)| report::Counter {
+        let missing = |(name, why): (&String, &NoCounter)| report::Counter {
             name: name.clone(),
-            missing: Some(reason.clone()),
+            missing: Some(why.to_string()),
             outside_missing: Some("it is not counted".to_owned()),
             ..report::Counter::default()
         };
@@ -301,7 +348,7 @@ impl RankCounters {
         };
         let noted_thread = self.notes.first().map_or(0, |(thread, _)| *thread);
         let has_several = self.notes.iter().any(|(thread, _)| *thread != noted_thread);
-        let several = has_several.then(|| "several threads iterate".to_owned());
+        let several = has_several.then_some(NoNotes::SeveralThreads);
         CounterReadings {
             looks: self.looks.iter().map(look).collect(),
             noted_thread,
@@ -337,51 +384,41 @@ fn reading_ns() -> Option<f64> {
     *COST.get_or_init(note_cost_ns)
 }
 
-fn unknown(name: &str) -> String {
-    let names: Vec<&str> = COUNTED_EVENTS.iter().map(|event| event.name).collect();
-    format!("no counter is called {name}; there are {}", names.join(", "))
-}
-
 /// All counters by name, and why one can't be read of the caller's own processes.
-pub fn what_counts() -> Vec<(&'static str, Result<(), String>)> {
+pub fn what_counts() -> Vec<(&'static str, Result<(), NoCounter>)> {
     let own = std::process::id() as i32;
     let tried = |event: CountedEvent| {
-        (event.name, Counter::open(&event, own).map(drop).map_err(|error| why_not(event.name, &error)))
+        (event.name, Counter::open(&event, own).map(drop).map_err(|error| NoCounter::of(event.name, &error)))
     };
     COUNTED_EVENTS.into_iter().map(tried).collect()
 }
 
-/// Why the kernel does not count, and the next step.
-fn why_not(name: &str, error: &io::Error) -> String {
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    let paranoid = paranoid.ok().and_then(|text| text.trim().parse().ok());
-    explained(name, error.raw_os_error().unwrap_or(0), paranoid).unwrap_or_else(|| format!("not counted: {error}"))
-}
+impl NoCounter {
+    /// The kernel's refusal.
+    fn of(name: &str, error: &io::Error) -> Self {
+        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+        let paranoid = paranoid.ok().and_then(|text| text.trim().parse().ok());
+        NoCounter::of_code(name, error.raw_os_error().unwrap_or(0), paranoid)
+            .unwrap_or_else(|| NoCounter::Refused { reason: error.to_string() })
+    }
 
-fn explained(name: &str, code: i32, paranoid: Option<i32>) -> Option<String> {
-    const ESRCH: i32 = 3;
-    const ENOENT: i32 = 2;
-    const PERMISSION: [i32; 2] = [1, 13];
-    const FILES: [i32; 2] = [23, 24];
-    const NOT_THERE: [i32; 3] = [19, 38, 95];
-    Some(match code {
-        ENOENT => format!(
-            "not supported: the processor has no counter for {name} here; virtual machines often have none, ask its owner for \
-             a virtual PMU"
-        ),
-        code if NOT_THERE.contains(&code) => format!("not supported: this kernel does not count {name}"),
-        code if PERMISSION.contains(&code) => match paranoid {
-            Some(value) => format!(
-                "not permitted: kernel.perf_event_paranoid is {value}; have an administrator run `sysctl \
-                 kernel.perf_event_paranoid=1`, or give trimtab CAP_PERFMON (`setcap cap_perfmon+ep`); in a container its \
-                 seccomp profile must allow perf_event_open"
-            ),
-            None => "not permitted: this kernel has no perf events".to_owned(),
-        },
-        code if FILES.contains(&code) => "too many files are open: raise `ulimit -n`".to_owned(),
-        ESRCH => "a thread ended just as its counter was to begin; measure again".to_owned(),
-        _ => return None,
-    })
+    fn of_code(name: &str, code: i32, paranoid: Option<i32>) -> Option<Self> {
+        const ESRCH: i32 = 3;
+        const ENOENT: i32 = 2;
+        const PERMISSION: [i32; 2] = [1, 13];
+        const FILES: [i32; 2] = [23, 24];
+        const NOT_THERE: [i32; 3] = [19, 38, 95];
+        Some(match code {
+            ENOENT => NoCounter::NotOfProcessor { name: name.to_owned() },
+            code if NOT_THERE.contains(&code) => NoCounter::NotOfKernel { name: name.to_owned() },
+            code if PERMISSION.contains(&code) => {
+                paranoid.map_or(NoCounter::NoEvents, |paranoid| NoCounter::NotPermitted { paranoid })
+            }
+            code if FILES.contains(&code) => NoCounter::ManyFiles,
+            ESRCH => NoCounter::ThreadEnded,
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -398,21 +435,19 @@ mod tests {
             ("no such call", 38, None, "this kernel does not count cycles"),
             ("files", 24, Some(2), "ulimit -n"),
         ] {
-            let why = explained("cycles", code, paranoid).expect(name);
+            let why = NoCounter::of_code("cycles", code, paranoid).expect(name).to_string();
             assert!(why.contains(said), "{name}: {why}");
         }
-        assert_eq!(explained("cycles", 5, None), None);
-        assert!(unknown("cycle").contains("instructions, cycles"));
+        assert_eq!(NoCounter::of_code("cycles", 5, None), None);
+        assert!(NoCounter::Unknown { name: "cycle".to_owned() }.to_string().contains("instructions, cycles"));
     }
 
     #[test]
     fn software_counters_work_and_others_say_why_not() {
         for (name, found) in what_counts() {
             let is_hardware = CountedEvent::named(name).expect("it is one").is_hardware;
-            match found {
-                Ok(()) => {}
-                Err(why) => assert!(is_hardware || why.contains("perf_event_paranoid"), "{name}: {why}"),
-            }
+            let refused = found.err().filter(|why| !matches!(why, NoCounter::NotPermitted { .. }));
+            assert!(is_hardware || refused.is_none(), "{name}: {refused:?}");
         }
     }
 }

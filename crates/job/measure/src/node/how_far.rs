@@ -4,8 +4,9 @@
 
 use super::team::Member;
 use super::{Window, header};
+use crate::reason::NoEnds;
 use crate::request::LoopEnds;
-use trimtab_session::{LoopProgress, LoopWatch};
+use trimtab_session::{LoopProgress, LoopWatch, NoReading};
 
 /// Has a rank's loop read how far it is, from its next pass as the marker on.
 pub(super) fn begin(member: &Member, probe: u32) {
@@ -15,33 +16,37 @@ pub(super) fn begin(member: &Member, probe: u32) {
 
 impl Window<'_> {
     /// Where the loop began and will end on all ranks of the node.
-    pub(super) fn how_far(&mut self, function: u32) -> Result<LoopEnds, String> {
-        let mut all: Option<LoopEnds> = None;
-        for (member, offset) in self.team.members.iter().zip(&self.offsets) {
-            let ends = ends_on(member, function, *offset)?;
-            if *all.get_or_insert(ends) != ends {
-                return Err(LoopEnds::DISAGREE.to_owned());
-            }
-        }
-        all.ok_or_else(|| "no rank passed it".to_owned())
+    pub(super) fn how_far(&mut self, function: u32) -> Result<LoopEnds, NoEnds> {
+        let members = self.team.members.iter().zip(&self.offsets);
+        LoopEnds::agreed(members.map(|(member, offset)| ends_on(member, function, *offset)))
     }
 }
 
 impl LoopEnds {
-    /// Of ranks that say different things.
-    pub(crate) const DISAGREE: &str = "ranks disagree on it";
+    /// The ends that all say, of ranks or of nodes.
+    pub(crate) fn agreed(all: impl Iterator<Item = Result<LoopEnds, NoEnds>>) -> Result<LoopEnds, NoEnds> {
+        let mut agreed: Option<LoopEnds> = None;
+        for ends in all {
+            let ends = ends?;
+            if *agreed.get_or_insert(ends) != ends {
+                return Err(NoEnds::Disagree);
+            }
+        }
+        agreed.ok_or(NoEnds::NotPassed)
+    }
 }
 
 /// Where a rank's loop began and will end, on the count that is its own and an offset.
-pub(super) fn ends_on(member: &Member, function: u32, offset: i64) -> Result<LoopEnds, String> {
+pub(super) fn ends_on(member: &Member, function: u32, offset: i64) -> Result<LoopEnds, NoEnds> {
     Ok(ends_of(progress(member, function)?, offset))
 }
 
-fn progress(member: &Member, function: u32) -> Result<LoopProgress, String> {
+fn progress(member: &Member, function: u32) -> Result<LoopProgress, NoEnds> {
+    let reading = |reason: &NoReading| NoEnds::Reading { reason: reason.to_string() };
     let probe = member.prepared.probes().position(|probe| probe.function == function);
     let watch = probe.and_then(|probe| member.prepared.watches.get(&(probe as u32)));
-    let watch = watch.ok_or("it is not counted on every rank")?.as_ref().map_err(ToString::to_string)?;
-    watch.progress(header(member)).map_err(|reason| reason.to_string())
+    let watch = watch.ok_or(NoEnds::NotCounted)?.as_ref().map_err(reading)?;
+    watch.progress(header(member)).map_err(|reason| reading(&reason))
 }
 
 fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {

@@ -9,6 +9,7 @@ use super::team::{Member, Team};
 use super::{Wanted, Window, header};
 use crate::error::Error;
 use crate::excerpt::Excerpt;
+use crate::reason::NotYet;
 use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Reference, WordSeen};
 use crate::runs::{Run, value_of};
 use std::collections::BTreeSet;
@@ -17,8 +18,7 @@ use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_stub::layout::PATH_ADDRESSES_MAX;
 use trimtab_window::{
-    CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, in_sight,
-    word_marks,
+    CallEvent, Cut, DetectOptions, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, in_sight, word_marks,
 };
 
 /// The marker is a function of the program, wherever it is called from.
@@ -110,13 +110,9 @@ impl Window<'_> {
         let options = self.detect_options(levels_only);
         let detected = self.streams.iter().map(|stream| {
             let options = DetectOptions { statements: stream.statements.clone(), ..options.clone() };
-            match detect(&stream.events, stream.until_ticks, &options) {
-                Detection::Loop(found) => Ok(found),
-                Detection::NotYet { why } => Err(why),
-            }
+            detect(&stream.events, stream.until_ticks, &options)
         });
-        let found: Result<Vec<FoundLoop>, String> = detected.collect();
-        let loops = found.map(|found| {
+        let loops = detected.collect::<Result<Vec<FoundLoop>, _>>().map(|found| {
             self.found = found;
             self.streams.iter().zip(&self.found).map(|(stream, found)| seen(stream, found)).collect()
         });
@@ -150,7 +146,7 @@ impl Window<'_> {
     }
 
     /// Where the ranks whose iterations repeat call by call begin theirs; the reference itself is not asked.
-    pub(super) fn fit(&self, reference: &Reference, clocks: &[(u32, Relation)]) -> Result<Vec<Fitted>, String> {
+    pub(super) fn fit(&self, reference: &Reference, clocks: &[(u32, Relation)]) -> Result<Vec<Fitted>, NotYet> {
         let relation =
             clocks.iter().find(|(node, _)| *node == self.node).map_or(Relation::SAME, |(_, relation)| *relation);
         let mut calls = reference.calls.clone();
@@ -326,7 +322,7 @@ fn fitted(
     stream: &Stream,
     found: &FoundLoop,
     options: &DetectOptions,
-) -> Result<Choice, String> {
+) -> Result<Choice, NotYet> {
     let kept: Vec<usize> =
         (0..stream.events.len()).filter(|index| !options.is_polling(stream.events[*index].symbol())).collect();
     let begins: Vec<usize> = found.occurrences.iter().map(|mark| kept.partition_point(|index| index < mark)).collect();
@@ -349,12 +345,11 @@ fn fitted(
             places.push(place);
         }
     }
-    let best = best_cut(reference, stream.rank, &stream.events, &cuts)
-        .ok_or("the ranks' calls do not say which of their iterations are the same")?;
+    let best = best_cut(reference, stream.rank, &stream.events, &cuts).ok_or(NotYet::Ambiguous)?;
     let marks = cuts.swap_remove(best).marks;
-    let last = *marks.last().ok_or("the loop has ended")?;
+    let last = *marks.last().ok_or(NotYet::LoopEnded)?;
     let base = base_of(stream, last);
-    let every = passes_per_iteration(stream, &marks, base).ok_or("a call site is passed a varying number of times")?;
+    let every = passes_per_iteration(stream, &marks, base).ok_or(NotYet::VaryingPasses)?;
     Ok(Choice {
         symbol: stream.events[last].symbol(),
         place: Some(places[best] as u32),

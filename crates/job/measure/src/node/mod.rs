@@ -45,11 +45,12 @@ use crate::error::Error;
 use crate::first_call::{FirstCall, Held};
 use crate::options::Options;
 use crate::part::Part;
+use crate::reason::NoHold;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, Sampled, Went, WindowId};
 use by_counter::CountedPasses;
 use call_paths::{CallPaths, Rules};
 use counters::Counters;
-pub use counters::what_counts;
+pub use counters::{NoCounter, what_counts};
 use early::Early;
 use interest::Interest;
 use kept::Kept;
@@ -98,7 +99,7 @@ pub struct WindowNode<'c> {
     /// Ranks that wait there, and go on once they record.
     held: Option<Held>,
     /// Why ranks did not wait there, as it was found first.
-    missed: BTreeMap<u32, String>,
+    missed: BTreeMap<u32, NoHold>,
     stand_ins: BTreeMap<String, String>,
 }
 
@@ -324,7 +325,7 @@ impl<'c> WindowNode<'c> {
             None => {
                 let limit = Duration::from_secs(options.first_call_s.unwrap_or_default());
                 let begun = FirstCall::begin(pids, limit, |_| Ok(()));
-                begun.map_err(|error| Error::Options(format!("nobody can be held: {error}")))?
+                begun.map_err(|error| Error::NoHolds { reason: error.to_string() })?
             }
         };
         let first_call = self.first_call.insert(first_call);

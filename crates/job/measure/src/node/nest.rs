@@ -11,6 +11,7 @@ use super::team::{chosen, program_name};
 use super::unrolled::copies;
 use crate::error::Error;
 use crate::options::{LoopName, Options, dotted};
+use crate::reason::{NestUnknown, NoIterations};
 use crate::request::{Sampled, SampledLoop};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,13 +20,13 @@ use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::age_of;
 use trimtab_session::{
-    EITHER, ENTRANCES, ImageCache, Inner, Inside, Module, Modules, StackSample, StackSampler, each_of,
+    EITHER, ENTRANCES, ImageCache, Inner, Inside, Module, Modules, Obstacle, StackSample, StackSampler, each_of,
 };
 use trimtab_symbols::{SlotTarget, demangle_name};
 use trimtab_track::Job;
 use trimtab_types::{FileAddr, Pid, Rank};
 use trimtab_window::{
-    Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest, name_ranks,
+    Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest,
 };
 
 /// Functions in which interpreters and event loops do, again and again, what they are told to.
@@ -151,7 +152,7 @@ impl NestSampler {
     }
 
     /// From now on all code is that of the files. Code that loops may be in must be there as it was loaded.
-    fn read_files(&mut self, cache: &ImageCache) -> Result<(), String> {
+    fn read_files(&mut self, cache: &ImageCache) -> Result<(), NestUnknown> {
         let read = |file: &File| {
             let found = Modules::of_file(Path::new(&file.path), cache).ok();
             let is_it = |modules: &Modules| {
@@ -159,7 +160,7 @@ impl NestSampler {
             };
             match found.filter(is_it) {
                 None if matches!(file.origin, Origin::Program | Origin::Library) => {
-                    Err(format!("{} is not there any more as it was loaded", file.path))
+                    Err(NestUnknown::FileGone { path: file.path.clone() })
                 }
                 found => Ok(found),
             }
@@ -201,30 +202,32 @@ impl NestSampler {
         (modules, modules.modules.iter().position(is_it).unwrap_or_default())
     }
 
-    /// The obstacle, as a sentence.
-    pub fn in_words(&self, one: &Unusable) -> String {
+    /// The obstacle, for a reader.
+    pub fn named(&self, one: &Unusable) -> NestUnknown {
         let name = |function| format!("{} in {}", self.name(function), self.module(function).file_name());
-        match one {
-            Unusable::Interpreter(function) => format!(
-                "an interpreter runs the program ({}): its loop is none of the machine's, so windows go by what calls of MPI repeat",
-                name(*function)
-            ),
-            Unusable::Recursive(function) => format!(
-                "{} calls itself: its loops are left out, because passes of all its calls would be one sum",
-                name(*function)
-            ),
-            Unusable::Unread(function, reason) => format!("loops of {} are not known: {reason}", name(*function)),
-            Unusable::NothingInCommon => "no stacks have a function in common".to_owned(),
+        match *one {
+            Unusable::Interpreter(function) => NestUnknown::Interpreter { function: name(function) },
+            Unusable::Recursive(function) => NestUnknown::Recursive { function: name(function) },
+            Unusable::Unread(function) => {
+                let reason = self.looked_inside(function, |_| ()).err().map(|why| why.to_string());
+                NestUnknown::Unread { function: name(function), reason: reason.unwrap_or_default() }
+            }
+            Unusable::NothingInCommon => NestUnknown::NothingInCommon,
         }
     }
 
     /// Why most stacks are not known, if they are not.
-    pub fn why_unknown(&self) -> Option<String> {
-        let (reason, _) = self.cost.unknown.iter().max_by_key(|(_, count)| **count)?;
-        let count: u64 = self.cost.unknown.values().sum();
-        let most =
-            format!("{count} of {} stacks are not known from end to end, most because {reason}", self.cost.looks);
-        (2 * count > self.cost.looks).then_some(most)
+    fn why_unknown(&self) -> Option<NestUnknown> {
+        let SamplingCost { looks, ref unknown, .. } = self.cost;
+        let (reason, _) = unknown.iter().max_by_key(|(_, count)| **count)?;
+        let count: u64 = unknown.values().sum();
+        (2 * count > looks).then(|| NestUnknown::Unknown { unknown: count, looks, reason: reason.clone() })
+    }
+
+    /// Hands over the inside of a function.
+    fn looked_inside<T>(&self, function: FunctionId, then: impl FnOnce(&Inside<'_>) -> T) -> Result<T, Obstacle> {
+        let (modules, number) = self.modules_of(function);
+        modules.look_inside(modules.modules[number].bias.to_proc(function.start), then)
     }
 
     /// Points of a script that each pass of a loop goes through and that can be probed where the loop can't be counted.
@@ -234,10 +237,8 @@ impl NestSampler {
         let Some((&ENTRANCES, number)) = number.split_last() else {
             return Some(vec![format!("entry \"{function}\"")]);
         };
-        let (modules, module) = self.modules_of(one.function);
-        let module = &modules.modules[module];
-        let begins = module.bias.to_proc(one.function.start);
-        let entrances = modules.look_inside(begins, |inside| inside.entrances(number)).ok()?;
+        let module = self.module(one.function);
+        let entrances = self.looked_inside(one.function, |inside| inside.entrances(number)).ok()?;
         let in_file = entrances.into_iter().map(|entrance| module.bias.to_file(entrance).0);
         Some(in_file.map(|address| format!("at \"{}:{address:#x}\"", module.file_name())).collect())
     }
@@ -278,11 +279,10 @@ impl Binary for Functions<'_> {
         })
     }
 
-    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
-        let (modules, number) = self.sampler.modules_of(function);
-        let bias = modules.modules[number].bias;
+    fn loops(&self, function: FunctionId) -> Option<Vec<FunctionLoop>> {
+        let bias = self.sampler.module(function).bias;
         let in_file = |address| bias.to_file(address);
-        let found = modules.look_inside(bias.to_proc(function.start), |inside| {
+        let found = self.sampler.looked_inside(function, |inside| {
             let range = |block: &usize| &inside.flow.blocks[*block].range;
             let found = inside.flow.loops.iter().map(|one| FunctionLoop {
                 number: one.number.clone(),
@@ -292,13 +292,11 @@ impl Binary for Functions<'_> {
             });
             found.collect()
         });
-        found.map_err(|obstacle| obstacle.to_string())
+        found.ok()
     }
 
     fn are_alternatives(&self, function: FunctionId, one: &[u32], other: &[u32]) -> bool {
-        let (modules, number) = self.sampler.modules_of(function);
-        let begins = modules.modules[number].bias.to_proc(function.start);
-        modules.look_inside(begins, |inside| inside.flow.are_alternatives(one, other)).unwrap_or(false)
+        self.sampler.looked_inside(function, |inside| inside.flow.are_alternatives(one, other)).unwrap_or(false)
     }
 }
 
@@ -390,7 +388,7 @@ pub(super) fn sampled_beside(targets: &[(u32, Pid)], options: &Options, cache: &
 /// Why no stacks were seen.
 fn failed(error: &Error) -> Sampled {
     let source = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
-    Sampled { why_not: Some(format!("{error}: {source}")), ..Sampled::default() }
+    Sampled { why_not: Some(NestUnknown::NoStacks { reason: format!("{error}: {source}") }), ..Sampled::default() }
 }
 
 /// Waits until all have worked for a while, if somebody looks at a program that he knows to run.
@@ -437,13 +435,13 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
         why_not: why_not(sampler, &nest),
-        unknown_around: nest.unknown_around().map(|one| sampler.in_words(one)),
+        unknown_around: nest.unknown_around().map(|one| sampler.named(one)),
     }
 }
 
 /// Why loops are not known or mean nothing.
-fn why_not(sampler: &NestSampler, nest: &Nest) -> Option<String> {
-    let unusable = nest.unusable.first().map(|one| sampler.in_words(one));
+fn why_not(sampler: &NestSampler, nest: &Nest) -> Option<NestUnknown> {
+    let unusable = nest.unusable.first().map(|one| sampler.named(one));
     // Stacks that are not known have nothing in common because of that.
     if sampler.stacks().is_empty() { sampler.why_unknown().or(unusable) } else { unusable.or(sampler.why_unknown()) }
 }
@@ -457,8 +455,6 @@ fn shown_name(sampler: &NestSampler, function: FunctionId, number: &[u32]) -> St
 /// Something that each pass of a loop goes through and that can be counted: where there is another loop inside of it in the
 /// same function, the blocks by which it is entered; else the function that most stacks show to be called in it.
 fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopName> {
-    let (modules, number) = sampler.modules_of(one.function);
-    let begins = |function: FunctionId| modules.modules[number].bias.to_proc(function.start);
     let is_inside = |other: &NestLoop| other.function == one.function && other.number.len() > one.number.len();
     let at = nest.loops.iter().position(|other| (other.function, &other.number) == (one.function, &one.number))?;
     if nest.loops.get(at + 1).is_some_and(is_inside) {
@@ -466,16 +462,14 @@ fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopNam
             let entrances = inside.entrances(&one.number);
             !entrances.is_empty() && entrances.into_iter().all(|entrance| inside.instruction(entrance).is_ok())
         };
-        let is_countable = modules.look_inside(begins(one.function), can_be).unwrap_or(false);
+        let is_countable = sampler.looked_inside(one.function, can_be).unwrap_or(false);
         let number = Some([&one.number[..], &[ENTRANCES]].concat());
         return is_countable.then(|| LoopName { function: sampler.address_name(one.function), number });
     }
     let at = nest.path.iter().position(|function| *function == one.function)?;
     let next = *nest.path.get(at + 1)?;
-    let (modules, number) = sampler.modules_of(next);
-    let begins = modules.modules[number].bias.to_proc(next.start);
     let can_be = |inside: &Inside<'_>| inside.instruction(inside.first_instruction()).is_ok();
-    let is_countable = modules.look_inside(begins, can_be).unwrap_or(false);
+    let is_countable = sampler.looked_inside(next, can_be).unwrap_or(false);
     is_countable.then(|| LoopName { function: sampler.address_name(next), number: Some(Vec::new()) })
 }
 
@@ -485,26 +479,25 @@ fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, number: &[u32], 
     if let Some(why) = no_iterations(nest, one, any_in_mpi) {
         return SampledLoop { why_not: Some(why), ..known };
     }
-    let (modules, module) = sampler.modules_of(one.function);
-    let function = modules.modules[module].bias.to_proc(one.function.start);
+    let (modules, _) = sampler.modules_of(one.function);
     let looked = |inside: &Inside<'_>| {
         let why_not = each_of(number).find_map(|number| inside.place(&Inner::Loop(number.to_vec())).err());
         (why_not, each_of(number).map(|number| copies(modules, inside, number)).max().unwrap_or(1))
     };
-    let (why_not, copies) = modules.look_inside(function, looked).unwrap_or_else(|why| (Some(why), 1));
-    let why_not = why_not.map(|obstacle| obstacle.to_string());
+    let (why_not, copies) = sampler.looked_inside(one.function, looked).unwrap_or_else(|why| (Some(why), 1));
+    let why_not = why_not.map(|obstacle| NoIterations::Obstacle { reason: obstacle.to_string() });
     let witness = why_not.as_ref().and_then(|_| witness(sampler, nest, one));
     SampledLoop { why_not, witness, copies, ..known }
 }
 
 /// Why its passes would be none, counted or not.
-fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String> {
+fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<NoIterations> {
     if nest.interpreter().is_some() {
-        return Some("an interpreter runs the program".to_owned());
+        return Some(NoIterations::Interpreted);
     }
     if !one.ranks_without.is_empty() && one.instead.is_empty() {
-        return Some(format!("no stack of {} is in it", name_ranks(&one.ranks_without)));
+        return Some(NoIterations::NotOfRanks { ranks: one.ranks_without.clone() });
     }
     // It may be passed so often that counting would be felt.
-    (any_in_mpi && !one.is_seen_in_mpi).then(|| "no stack in it is in MPI".to_owned())
+    (any_in_mpi && !one.is_seen_in_mpi).then_some(NoIterations::NotInMpi)
 }

@@ -45,8 +45,8 @@ impl Binary for Program {
         self.origins.get(&function.start.0).copied().unwrap_or(Origin::Program)
     }
 
-    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
-        Ok(self.loops.get(&function.start.0).cloned().unwrap_or_default())
+    fn loops(&self, function: FunctionId) -> Option<Vec<FunctionLoop>> {
+        Some(self.loops.get(&function.start.0).cloned().unwrap_or_default())
     }
 
     fn are_alternatives(&self, _: FunctionId, one: &[u32], other: &[u32]) -> bool {

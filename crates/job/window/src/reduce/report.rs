@@ -7,7 +7,7 @@ use crate::assemble::{
     Present, Scale, communication_missing, faults_of, function_totals, rank_total, share_with, window,
 };
 use crate::computation::extremes;
-use crate::efficiency::{self, Useful, differ, factors};
+use crate::efficiency::{self, NoFactors, NoTransfer, Useful, differ, factors};
 use crate::explain::{Whole, difference, is_same_count};
 use crate::formulas;
 use crate::input::{RankSample, WindowInput};
@@ -42,9 +42,6 @@ const LEFT_OUT: [&str; 4] = [
     "counters, processor times and page faults of all ranks together",
     "parallel regions of OpenMP, and first calls as trace records",
 ];
-
-/// The way to waits, for a reader of a reduced report.
-const NEEDS_ALL: &str = "waits are told only where every rank's calls are brought together: --all-ranks";
 
 /// Makes the report.
 pub fn assemble_reduced(input: ReducedInput<'_>) -> Report {
@@ -88,7 +85,7 @@ pub fn assemble_reduced(input: ReducedInput<'_>) -> Report {
             .flatten(),
         imbalance: sums.computation.spread(scale.0).filter(|_| is_known).and_then(imbalance),
         omp: None,
-        efficiencies_missing: efficiencies.as_ref().err().cloned(),
+        efficiencies_missing: efficiencies.as_ref().err().map(ToString::to_string),
         efficiencies: efficiencies.ok(),
         difference: difference(&WindowInput { ranks: shown.ranks.clone(), ..all.clone() }, &ranks, &whole)
             .filter(|_| is_known && !is_glimpse(&window)),
@@ -150,7 +147,7 @@ fn cost(all: &WindowInput, sums: &Sums) -> Cost {
 /// Of no function the waits are told.
 fn without_waits(mut functions: Vec<FunctionTotal>) -> Vec<FunctionTotal> {
     for function in functions.iter_mut().filter(|function| function.waits_missing.is_some()) {
-        function.waits_missing = Some(NEEDS_ALL.to_owned());
+        function.waits_missing = Some(NoTransfer::Reduced.to_string());
     }
     functions
 }
@@ -171,11 +168,11 @@ fn efficiencies(
     input: &ReducedInput<'_>,
     (shown, window): (&[RankTotal], &Window),
     is_known: bool,
-) -> Result<Efficiencies, String> {
+) -> Result<Efficiencies, NoFactors> {
     let sums = input.sums;
-    efficiency::why_not(&sums.ranks.ranks(), all.job.ranks, window).map_or(Ok(()), Err)?;
+    efficiency::check(&sums.ranks.ranks(), all.job.ranks, window)?;
     let useful = sums.computation.spread(all.ticks_per_second).filter(|_| is_known);
-    let useful = useful.ok_or_else(|| efficiency::NOT_MEASURED.to_owned())?;
+    let useful = useful.ok_or(NoFactors::NotMeasured)?;
     let node_s = sums.hosts.values().map(|host| host.mean()).fold(0.0, f64::max);
     let useful = Useful {
         runtime_s: window.duration_s,
@@ -183,7 +180,7 @@ fn efficiencies(
         mean_s: useful.mean,
         node_s: (sums.hosts.len() > 1).then_some(node_s),
     };
-    factors(&useful, || Err(NEEDS_ALL.to_owned()), differ(shown))
+    factors(&useful, || Err(NoTransfer::Reduced), differ(shown))
 }
 
 fn reduced(

@@ -3,7 +3,7 @@
 use crate::common::Noise;
 use crate::common::simulation::{ALLREDUCE, BARRIER, RECV, Run, SEND, Step, run};
 use trimtab_window::{
-    Alignment, CallEvent, Certainty, DetectOptions, Detection, MarkTimes, RankStream, Verdict, align, detect, verify,
+    Alignment, CallEvent, Certainty, DetectOptions, MarkTimes, RankStream, Verdict, align, detect, verify,
 };
 
 /// Builds an iteration's steps of one rank of a job.
@@ -390,12 +390,9 @@ fn from_streams_to_a_verified_window() {
         let run = run(RANKS, ITERATIONS, &mut noise, stencil_with_reduction);
         let observed = observe(&run, (ALLREDUCE, 20), &mut noise);
         for one in &observed {
-            match detect(&one.events, one.events[one.events.len() - 1].enter_ticks, &DetectOptions::default()) {
-                Detection::Loop(found) => {
-                    assert!(found.anchor_synchronises && found.anchor.function == ALLREDUCE, "seed {seed}: {found:?}");
-                }
-                Detection::NotYet { why } => panic!("seed {seed}: {why}"),
-            }
+            let found = detect(&one.events, one.events[one.events.len() - 1].enter_ticks, &DetectOptions::default());
+            let found = found.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert!(found.anchor_synchronises && found.anchor.function == ALLREDUCE, "seed {seed}: {found:?}");
         }
         let alignment = align_observed(&observed, 0);
         let start = 60;

@@ -2,7 +2,7 @@
 
 use crate::common::Noise;
 use crate::common::simulation::{ALLREDUCE, BARRIER, GATHER, RECV, SEND, TEST, call};
-use trimtab_window::{CallEvent, DetectOptions, Detection, FoundLoop, PEER_NONE, Symbol, detect, in_sight};
+use trimtab_window::{CallEvent, DetectOptions, FoundLoop, NoRepetition, PEER_NONE, Symbol, detect, in_sight};
 
 /// A stream under construction.
 struct Stream {
@@ -199,11 +199,8 @@ fn stream_of(body: Body, iterations: u64) -> Stream {
     stream
 }
 
-fn found(stream: &Stream) -> Result<FoundLoop, String> {
-    match detect(&stream.events, stream.clock, &DetectOptions::default()) {
-        Detection::Loop(found) => Ok(found),
-        Detection::NotYet { why } => Err(why),
-    }
+fn found(stream: &Stream) -> Result<FoundLoop, NoRepetition> {
+    detect(&stream.events, stream.clock, &DetectOptions::default())
 }
 
 #[test]
@@ -267,7 +264,7 @@ fn no_loop_where_there_is_none() {
     }
     let mut phase = stream_of(stencil, 20);
     phase.clock *= 3;
-    let why = found(&phase).expect_err("a loop that ended long ago");
+    let why = found(&phase).expect_err("a loop that ended long ago").to_string();
     assert!(why.contains("covers 3"), "{why}");
 }
 
@@ -278,7 +275,7 @@ fn polling_functions_never_count() {
         stream.call(TEST, 2);
     }
     let options = DetectOptions { polling_functions: vec![TEST], ..DetectOptions::default() };
-    assert!(matches!(detect(&stream.events, stream.clock, &options), Detection::NotYet { .. }));
+    assert!(detect(&stream.events, stream.clock, &options).is_err());
 }
 
 /// One statement of Python may make many calls: a sum in every tenth step is one statement more, whatever it is made of.
@@ -326,7 +323,7 @@ fn a_slow_loop_is_in_sight_before_it_is_found() {
         let mut stream = Stream::new();
         (0..iterations).for_each(|iteration| stencil(&mut stream, iteration));
         let (now, name) = (stream.clock + ahead, format!("{iterations} iterations, {ahead} ticks later"));
-        assert!(matches!(detect(&stream.events, now, &options), Detection::NotYet { .. }), "{name}");
+        assert!(detect(&stream.events, now, &options).is_err(), "{name}");
         let seen = in_sight(&stream.events, now, &options);
         assert_eq!(seen.is_some(), is_expected, "{name}: {seen:?}");
         assert!(seen.is_none_or(|ticks| (4500.0..6000.0).contains(&ticks)), "{name}: {seen:?}");

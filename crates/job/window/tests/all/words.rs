@@ -3,7 +3,7 @@
 use crate::common::Noise;
 use crate::common::simulation::{ALLREDUCE, RECV, Run, SEND, Step, TEST, call, run};
 use trimtab_window::{
-    CallEvent, Cut, DetectOptions, Detection, FoundLoop, PEER_NONE, RankStream, Symbol, align, best_cut, detect,
+    CallEvent, Cut, DetectOptions, FoundLoop, NoRepetition, PEER_NONE, RankStream, Symbol, align, best_cut, detect,
     word_marks,
 };
 
@@ -33,11 +33,8 @@ impl Stream {
         self.clock += 12;
     }
 
-    fn found(&self) -> Result<FoundLoop, String> {
-        match detect(&self.events, self.clock, &DetectOptions::default()) {
-            Detection::Loop(found) => Ok(found),
-            Detection::NotYet { why } => Err(why),
-        }
+    fn found(&self) -> Result<FoundLoop, NoRepetition> {
+        detect(&self.events, self.clock, &DetectOptions::default())
     }
 }
 
@@ -167,7 +164,7 @@ fn a_few_irregular_passes_are_a_reason_to_wait() {
     assert!(!found.is_undecided, "{}", found.description);
     let options = DetectOptions { levels_only: true, ..DetectOptions::default() };
     let inner = Stream::of(3, solver);
-    let Detection::Loop(inner) = detect(&inner.events, inner.clock, &options) else { panic!("a loop") };
+    let inner = detect(&inner.events, inner.clock, &options).expect("a loop");
     assert!(!inner.is_undecided, "nothing else is looked for");
 }
 
@@ -175,9 +172,9 @@ fn a_few_irregular_passes_are_a_reason_to_wait() {
 fn levels_are_all_that_is_looked_for_if_asked() {
     let options = DetectOptions { levels_only: true, ..DetectOptions::default() };
     let wave = Stream::of(20, wave);
-    assert!(matches!(detect(&wave.events, wave.clock, &options), Detection::NotYet { .. }));
+    assert!(detect(&wave.events, wave.clock, &options).is_err());
     let solver = Stream::of(20, solver);
-    let Detection::Loop(inner) = detect(&solver.events, solver.clock, &options) else { panic!("a loop") };
+    let inner = detect(&solver.events, solver.clock, &options).expect("a loop");
     assert_eq!(inner.period_calls, 4, "{}", inner.description);
 }
 
@@ -247,9 +244,9 @@ fn the_ranks_of_a_sweep_begin_with_the_same_iteration() {
         let mut run = run(ranks, 40, &mut Noise(ranks as u64), sweeps(ranks));
         directed(&mut run);
         let found: Vec<FoundLoop> = (0..ranks)
-            .map(|rank| match detect(&run.events[rank], 0, &DetectOptions::default()) {
-                Detection::Loop(found) => found,
-                Detection::NotYet { why } => panic!("{ranks} ranks, rank {rank}: {why}"),
+            .map(|rank| {
+                let found = detect(&run.events[rank], 0, &DetectOptions::default());
+                found.unwrap_or_else(|why| panic!("{ranks} ranks, rank {rank}: {why}"))
             })
             .collect();
         let stream = |rank: usize, marks: &'static [usize]| RankStream {
