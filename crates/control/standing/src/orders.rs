@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use trimtab_agent::found::find;
 use trimtab_agent::start::own_path;
 use trimtab_agent::ticket::{AgentsFor, Ticket};
-use trimtab_audit::permit::Requester;
+use trimtab_audit::permit::{Denied, Requester};
 use trimtab_audit::{AuditedAction, Cause, Entry, Log, Target};
 use trimtab_site::Client;
 use trimtab_site::api::{Order, Outcome};
-use trimtab_track::slurm::{self, SlurmRun};
+use trimtab_track::slurm::{self, SlurmError, SlurmRun};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::{Pid, notice, one_line};
 
@@ -51,6 +51,43 @@ struct User {
     home: String,
 }
 
+/// Why no agent is started, in words for whoever asked for the window.
+#[derive(Debug, thiserror::Error)]
+enum NotStarted {
+    #[error("{}", one_line(&**.0))]
+    Caused(Box<dyn std::error::Error>),
+    #[error("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may")]
+    ManyAgents { host: String },
+    #[error("an agent of {user} can't be started: {error}; the standing agent needs CAP_SETUID, CAP_SETGID")]
+    NotSpawned { user: String, error: std::io::Error },
+    #[error("the agent did not take its ticket: {0}")]
+    NotHanded(std::io::Error),
+    #[error("{0}")]
+    NoJob(String),
+    #[error("{reason}; before ranks are there only Slurm knows whose they are: {}", one_line(error))]
+    NoOwner { reason: Box<NotStarted>, error: SlurmError },
+    #[error("{job} belongs to user {owner}, and {by} asks: only its owner or an administrator may measure it")]
+    OthersJob { job: String, owner: u32, by: String },
+    #[error("none of the job's ranks runs here")]
+    NoRank,
+    #[error("the job's ranks belong to users {0} and {1}: one user's at a time")]
+    SeveralUsers(u32, u32),
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error("this standing agent runs as user {own} and can't start one as user {owner}: run it as root")]
+    OtherUser { own: u32, owner: u32 },
+    #[error("can't run getent: {0}")]
+    NoGetent(std::io::Error),
+    #[error("this host knows no user {0} (`getent passwd {0}`)")]
+    UnknownUser(u32),
+}
+
+impl NotStarted {
+    fn caused(error: impl std::error::Error + 'static) -> Self {
+        NotStarted::Caused(Box::new(error))
+    }
+}
+
 impl Starts {
     /// How many run, and how many were started altogether.
     pub(crate) fn counts(&self) -> (u32, u64) {
@@ -67,7 +104,7 @@ impl Starts {
         let (refused, owner) = match self.start(&order, host) {
             Err(why) => {
                 notice(&format!("window {window} of user {} is refused: {why}", order.uid));
-                (Some(why), None)
+                (Some(why.to_string()), None)
             }
             Ok(owner) => {
                 notice(&format!("window {window} of user {}: an agent of user {owner} was started", order.uid));
@@ -82,9 +119,9 @@ impl Starts {
     }
 
     /// Starts an agent as the user whose processes the job's ranks are here, and says who that is.
-    fn start(&self, order: &Order, host: &str) -> Result<u32, String> {
+    fn start(&self, order: &Order, host: &str) -> Result<u32, NotStarted> {
         let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
-        let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(|error| one_line(&error))?;
+        let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(NotStarted::caused)?;
         let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
         let (owner, targets) = asked_for(&ticket, &requester, host)?;
         let user = User::of(owner)?;
@@ -92,24 +129,21 @@ impl Starts {
         // Only one thread at a time starts something, so that the bound holds.
         let mut counts = lock(&self.counts);
         if counts.running >= RUNNING_COUNT_MAX {
-            return Err(format!("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may"));
+            return Err(NotStarted::ManyAgents { host: host.to_owned() });
         }
-        write_down(&targets, requester, &ticket.command).map_err(|error| one_line(&error))?;
-        let mut agent = command(&user, host).and_then(|mut command| command.spawn()).map_err(|error| {
-            format!(
-                "an agent of {} can't be started: {error}; the standing agent needs CAP_SETUID, CAP_SETGID",
-                user.name
-            )
-        })?;
+        write_down(&targets, requester, &ticket.command).map_err(NotStarted::caused)?;
+        let mut agent = command(&user, host)
+            .and_then(|mut command| command.spawn())
+            .map_err(|error| NotStarted::NotSpawned { user: user.name.clone(), error })?;
         let stdin = agent.stdin.take();
         counts.running += 1;
         counts.started += 1;
         drop(counts);
         self.await_end(agent, owner);
         let mut bytes = Vec::new();
-        ticket.write(&secret, &mut bytes).map_err(|error| one_line(&error))?;
+        ticket.write(&secret, &mut bytes).map_err(NotStarted::caused)?;
         let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&bytes));
-        handed.map(|()| owner).map_err(|error| format!("the agent did not take its ticket: {error}"))
+        handed.map(|()| owner).map_err(NotStarted::NotHanded)
     }
 
     /// Asks for an agent as soon as it ends. Until somebody does, a process that was killed keeps its number, and others
@@ -138,30 +172,27 @@ fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
 ///
 /// Ranks that are to be held must be looked at before they begin: then Slurm says whose the job is. Where it does not, they
 /// are waited for, and what comes of that says why.
-fn asked_for(ticket: &Ticket, by: &Requester, host: &str) -> Result<(u32, Vec<Target>), String> {
+fn asked_for(ticket: &Ticket, by: &Requester, host: &str) -> Result<(u32, Vec<Target>), NotStarted> {
     let of_ranks = |job: Job| Ok((owner(&job, by)?, job.ranks.iter().map(target).collect()));
     let run = ticket.whose.slurm().filter(|_| ticket.hold.is_some());
     let Some(run) = run else { return of_ranks(wait_for_ranks(&ticket.whose)?) };
     match find(&ticket.whose) {
         Ok(job) => return of_ranks(job),
-        Err((reason, false)) => return Err(reason),
+        Err((reason, false)) => return Err(NotStarted::NoJob(reason)),
         Err((_, true)) => {}
     }
     match slurm::owner_here(&slurm::Program, &run, host) {
         Ok(owner) => Ok((may_hold(&run, owner, by)?, vec![target_ahead(&run, owner)])),
         Err(error) => {
-            let why = format!("before ranks are there only Slurm knows whose they are: {}", one_line(&error));
-            of_ranks(wait_for_ranks(&ticket.whose).map_err(|reason| format!("{reason}; {why}"))?)
+            let no_owner = |reason| NotStarted::NoOwner { reason: Box::new(reason), error };
+            of_ranks(wait_for_ranks(&ticket.whose).map_err(no_owner)?)
         }
     }
 }
 
 /// The owner of a job that has no rank here yet, if whoever asks may measure it.
-fn may_hold(run: &SlurmRun, owner: u32, by: &Requester) -> Result<u32, String> {
-    let denied = |_| {
-        let job = named(run);
-        format!("{job} belongs to user {owner}, and {by} asks: only its owner or an administrator may measure it")
-    };
+fn may_hold(run: &SlurmRun, owner: u32, by: &Requester) -> Result<u32, NotStarted> {
+    let denied = |_| NotStarted::OthersJob { job: named(run), owner, by: by.to_string() };
     by.may_measure(Pid(0), owner).map(|()| owner).map_err(denied)
 }
 
@@ -181,27 +212,24 @@ fn target_ahead(run: &SlurmRun, owner: u32) -> Target {
 }
 
 /// The job's ranks on this host, for which it waits as long as they may still come.
-fn wait_for_ranks(whose: &AgentsFor) -> Result<Job, String> {
+fn wait_for_ranks(whose: &AgentsFor) -> Result<Job, NotStarted> {
     let until = Instant::now() + RANKS_MAX;
     loop {
         match find(whose) {
             Ok(job) => return Ok(job),
             Err((_, true)) if Instant::now() < until => std::thread::sleep(LOOK),
-            Err((reason, _)) => return Err(reason),
+            Err((reason, _)) => return Err(NotStarted::NoJob(reason)),
         }
     }
 }
 
 /// The one user whose processes the ranks are, if whoever asks may measure all of them.
-fn owner(job: &Job, requester: &Requester) -> Result<u32, String> {
-    let Some(first) = job.ranks.first() else { return Err("none of the job's ranks runs here".to_owned()) };
+fn owner(job: &Job, requester: &Requester) -> Result<u32, NotStarted> {
+    let first = job.ranks.first().ok_or(NotStarted::NoRank)?;
     for rank in &job.ranks {
-        requester.may_measure(rank.pid, rank.uid).map_err(|denied| denied.to_string())?;
+        requester.may_measure(rank.pid, rank.uid)?;
         if rank.uid != first.uid {
-            return Err(format!(
-                "the job's ranks belong to users {} and {}: one user's at a time",
-                first.uid, rank.uid
-            ));
+            return Err(NotStarted::SeveralUsers(first.uid, rank.uid));
         }
     }
     Ok(first.uid)
@@ -209,11 +237,11 @@ fn owner(job: &Job, requester: &Requester) -> Result<u32, String> {
 
 /// Only root can start another user's agent: from root to a user the kernel takes all capabilities away, from one user to
 /// another it leaves them.
-fn may_become(owner: u32, own: u32) -> Result<(), String> {
+fn may_become(owner: u32, own: u32) -> Result<(), NotStarted> {
     if own == 0 || own == owner {
         return Ok(());
     }
-    Err(format!("this standing agent runs as user {own} and can't start one as user {owner}: run it as root"))
+    Err(NotStarted::OtherUser { own, owner })
 }
 
 /// One line for each, before anything is started for it.
@@ -240,12 +268,11 @@ fn command(user: &User, host: &str) -> std::io::Result<Command> {
 
 impl User {
     /// Asks the host's name service, which may be more than a file.
-    fn of(uid: u32) -> Result<Self, String> {
+    fn of(uid: u32) -> Result<Self, NotStarted> {
         let output = Command::new("getent").args(["passwd", &uid.to_string()]).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| format!("can't run getent: {error}"))?;
+        let output = output.map_err(NotStarted::NoGetent)?;
         let line = String::from_utf8_lossy(&output.stdout).into_owned();
-        User::parse(uid, line.trim_end())
-            .ok_or_else(|| format!("this host knows no user {uid} (`getent passwd {uid}`)"))
+        User::parse(uid, line.trim_end()).ok_or(NotStarted::UnknownUser(uid))
     }
 
     fn parse(uid: u32, line: &str) -> Option<Self> {
@@ -287,10 +314,7 @@ mod tests {
         ] {
             let asked = may_hold(&run, 7, &Requester { uid, name: None, is_administrator });
             assert_eq!(asked.as_ref().ok(), may.then_some(&7), "{name}");
-            assert!(
-                asked.err().is_none_or(|why| why.contains("job 4711 of Slurm belongs to user 7, and user")),
-                "{name}"
-            );
+            assert!(asked.err().is_none_or(|why| matches!(why, NotStarted::OthersJob { owner: 7, .. })), "{name}");
         }
         assert_eq!(target_ahead(&run, 7).program, "job 4711 of Slurm, before its ranks");
     }
@@ -299,7 +323,7 @@ mod tests {
     fn only_root_becomes_somebody_else() {
         assert!(may_become(7, 0).is_ok() && may_become(7, 7).is_ok() && may_become(0, 0).is_ok());
         let error = may_become(8, 7).expect_err("capabilities would stay");
-        assert!(error.contains("run it as root"), "{error}");
+        assert!(matches!(error, NotStarted::OtherUser { own: 7, owner: 8 }), "{error}");
     }
 
     #[test]

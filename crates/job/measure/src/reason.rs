@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use trimtab_window::{Hopeless, NoRepetition, name_ranks};
 
-/// What the search for the main loop still lacks, or why it was given up.
+/// A thing that the search for the main loop still lacks, or why it was given up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum NotYet {
     /// The calls of a rank show no loop.
@@ -56,7 +56,7 @@ pub enum NotYet {
     /// Counters were hardly moved.
     #[error("every rank must pass the marker a few times")]
     FewPasses,
-    /// What ranks remember of their calls lies apart.
+    /// The calls that ranks remember lie apart.
     #[error("the ranks' latest calls must overlap in time")]
     Apart,
 }

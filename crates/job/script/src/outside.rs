@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::{Mapping, MappingTable, Memory, ticks};
 use trimtab_session::{call_once, may_be_read};
 use trimtab_snippet::ir::{Area, Body, Kind, Unit, When, thread_word};
-use trimtab_snippet::reference::{self, Call, Machine};
+use trimtab_snippet::reference::{self, Call, Machine, Malformed};
 use trimtab_types::{Pid, ProcAddr};
 
 /// Bytes of a page.
@@ -120,12 +120,12 @@ impl<'a> Seen<'a> {
     }
 
     /// A machine that begins as `start` after it has run `body` with all the memory that the body looked at.
-    fn run(&self, unit: &Unit, body: &Body, start: &Machine) -> Result<Machine, String> {
+    fn run(&self, unit: &Unit, body: &Body, start: &Machine) -> Result<Machine, Malformed> {
         let (mut pages, mut known) = (BTreeMap::new(), BTreeSet::new());
         loop {
             let mut machine = start.clone();
             machine.memory = joined(&pages);
-            reference::run(unit, body, &mut machine).map_err(|problem| format!("{problem}"))?;
+            reference::run(unit, body, &mut machine)?;
             let page_of = |address: u64| address & !(PAGE - 1);
             // A value that is looked at may reach into the next page.
             let missed = machine.missed.iter().flat_map(|address| [*address, address.wrapping_add(7)]);

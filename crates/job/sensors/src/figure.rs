@@ -2,7 +2,6 @@
 //!
 //! Next: `sensor`, which makes them.
 
-use crate::share::Way;
 use serde::{Deserialize, Serialize};
 
 /// Why there is no figure.
@@ -58,8 +57,8 @@ pub enum NoFigure {
     #[error("its agent says nothing of it: is it of an older version?")]
     NotSaid,
     /// No way to a share says anything.
-    #[error("{}", .0.iter().map(|(way, why)| format!("{}: {why}", way.word())).collect::<Vec<_>>().join("; "))]
-    NoWay(Vec<(Way, NoFigure)>),
+    #[error("{}", .0.iter().map(|(way, why)| format!("{way}: {why}")).collect::<Vec<_>>().join("; "))]
+    NoWay(Vec<(&'static str, NoFigure)>),
 }
 
 impl NoFigure {

@@ -158,7 +158,8 @@ impl Sensor {
     fn figure(&self, share: &Share) -> Figure {
         let record = self.records.get(&share.nice);
         let Some((way, said)) = best(share, record) else {
-            return Figure::none(&NoFigure::NoWay(share.silent.clone()));
+            let silent = share.silent.iter().map(|(way, why)| (way.word(), why.clone()));
+            return Figure::none(&NoFigure::NoWay(silent.collect()));
         };
         let way_said = match share.unseen {
             unseen if way == Way::Tasks && unseen > UNSEEN_TOLD => {

@@ -26,7 +26,7 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Holding {
     release: Option<Sender<()>>,
-    outcome: Arc<OnceLock<Result<Held, String>>>,
+    outcome: Arc<OnceLock<Result<Held, trimtab_os::Error>>>,
 }
 
 impl Holding {
@@ -42,7 +42,7 @@ impl Holding {
         let hold = move || {
             let stopped = match Stopped::stop(pid) {
                 Ok(stopped) => stopped,
-                Err(error) => return drop(told.set(Err(error.to_string()))),
+                Err(error) => return drop(told.set(Err(error))),
             };
             let since_ns = monotonic_ns();
             let left = deadline.saturating_duration_since(Instant::now());
@@ -68,7 +68,7 @@ impl Holding {
     }
 
     /// How it went, once it is over; `Err`: why it was not held.
-    pub fn outcome(&self) -> Arc<OnceLock<Result<Held, String>>> {
+    pub fn outcome(&self) -> Arc<OnceLock<Result<Held, trimtab_os::Error>>> {
         self.outcome.clone()
     }
 }

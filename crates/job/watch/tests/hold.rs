@@ -42,7 +42,7 @@ impl Drop for Sleeper {
 fn outcome(holding: &Holding) -> Held {
     let outcome = holding.outcome();
     wait_for("an outcome", || outcome.get().is_some());
-    outcome.get().cloned().expect("waited for").expect("it was held")
+    outcome.get().expect("waited for").as_ref().expect("it was held").clone()
 }
 
 #[test]

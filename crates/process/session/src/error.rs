@@ -3,6 +3,7 @@
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
 use crate::obstacle::Obstacle;
+use crate::outside_call::NotCallable;
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 use trimtab_x86::NotCopyable;
@@ -182,7 +183,7 @@ pub enum Error {
         /// The process.
         pid: Pid,
         /// Why.
-        reason: String,
+        reason: NotCallable,
     },
     /// A thread was asked for system calls and did not run.
     #[error(

@@ -9,7 +9,7 @@
 
 use crate::decided::{Decision, Decisions, maker};
 use crate::error::Error;
-use crate::origin::{FileBytes, file_of, from_memory};
+use crate::origin::{FileBytes, NotInMemory, file_of, from_memory};
 use crate::restartable::Restartable;
 use crate::users::Users;
 use std::collections::{BTreeSet, HashMap};
@@ -355,9 +355,9 @@ fn map(file: &File, path: &str) -> Result<FileMapping, Error> {
 }
 
 /// Symbols of what a process has in memory of a file. Nothing of it is kept: another process may have another part.
-fn load_from_memory(pid: Pid, group: &[&Mapping]) -> Result<Arc<LoadedImage>, String> {
+fn load_from_memory(pid: Pid, group: &[&Mapping]) -> Result<Arc<LoadedImage>, NotInMemory> {
     let found = from_memory(pid, group)?;
-    let image = Image::parse(&found.bytes).map_err(|error| error.to_string())?;
+    let image = Image::parse(&found.bytes)?;
     let loaded = LoadedImage::new(image, FileBytes::FromMemory(found.bytes), false, None);
     Ok(Arc::new(LoadedImage { unknown: found.changed, ..loaded }))
 }

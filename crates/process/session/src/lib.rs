@@ -104,7 +104,7 @@ pub use mapping::check_calls;
 pub use modules::{Module, Modules};
 pub use obstacle::{NotFollowed, Obstacle};
 pub use origin::FileBytes;
-pub use outside_call::{OutsideCall, call_once};
+pub use outside_call::{NotCallable, OutsideCall, call_once};
 pub use partial::TakenOut;
 pub use prepared::Prepared;
 pub use ranges::{RangeTables, may_be_read};

@@ -177,29 +177,44 @@ pub(crate) struct FromMemory {
     pub changed: Vec<std::ops::Range<u64>>,
 }
 
+/// Why a file can't be had from memory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotInMemory {
+    #[error("its first page is not mapped")]
+    NoBeginning,
+    #[error("{0} bytes are too many to be read from memory")]
+    TooLong(u64),
+    #[error("what is mapped there is no program or library")]
+    NoFile,
+    #[error(transparent)]
+    Os(#[from] trimtab_os::Error),
+    #[error(transparent)]
+    Symbols(#[from] trimtab_symbols::Error),
+}
+
 /// The file that `group` shows, from memory: what is mapped of it, with the headers that are not loaded left out.
 ///
 /// # Errors
-/// Why that can't be done.
-pub(crate) fn from_memory(pid: Pid, group: &[&Mapping]) -> Result<FromMemory, String> {
-    let load = first_load(group).ok_or("its first page is not mapped")?;
+/// [`NotInMemory`].
+pub(crate) fn from_memory(pid: Pid, group: &[&Mapping]) -> Result<FromMemory, NotInMemory> {
+    let load = first_load(group).ok_or(NotInMemory::NoBeginning)?;
     let length = load.iter().map(|mapping| mapping.offset.saturating_add(mapping.length())).max().unwrap_or(0);
     if length > FROM_MEMORY_BYTES_MAX {
-        return Err(format!("{length} bytes are too many to be read from memory"));
+        return Err(NotInMemory::TooLong(length));
     }
-    let memory = Memory::open(pid).map_err(|error| error.to_string())?;
+    let memory = Memory::open(pid)?;
     let mut bytes = vec![0; length as usize];
     for mapping in load {
         let place = mapping.offset as usize..(mapping.offset + mapping.length()) as usize;
         if let Err(error) = memory.read(mapping.start, &mut bytes[place]) {
             // Behind the end of a file that was cut nothing can be read. Code must be.
             if mapping.executable || mapping.offset == 0 {
-                return Err(error.to_string());
+                return Err(error.into());
             }
         }
     }
     let start = load[0].start;
-    let bytes = loaded_file(bytes, start).ok_or("what is mapped there is no program or library")?;
+    let bytes = loaded_file(bytes, start).ok_or(NotInMemory::NoFile)?;
     let changed = load.iter().filter(|mapping| mapping.executable).flat_map(|mapping| own_pages(pid, mapping));
     Ok(FromMemory { bytes, changed: changed.collect() })
 }

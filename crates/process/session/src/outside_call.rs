@@ -24,7 +24,7 @@ use crate::image_cache::ImageCache;
 use crate::leftover;
 use crate::modules::{Module, Modules};
 use crate::pages::{PatchBytes, without};
-use crate::unwind::{Standing, frames};
+use crate::unwind::{NotUnwound, Standing, frames};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use trimtab_os::{Called, FunctionCall, Gadgets, MappingTable, Memory, Stopped, find_gadgets, used_stack};
@@ -89,6 +89,79 @@ const SLEEPS: [&str; 44] = [
     "write",
 ];
 
+/// Why no thread of a process can call a function, in half a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCallable {
+    /// Its calls may fail, and nobody may see that.
+    #[error("where it keeps errno is not known")]
+    NoErrno,
+    /// No file of it is known to be one.
+    #[error("which of its files is the C library can't be told")]
+    NoLibrary,
+    /// The function is somebody else's.
+    #[error("{name} is no function of a shared C library, and the program may be in the middle of what it uses")]
+    NotOfLibrary {
+        /// The function.
+        name: String,
+    },
+    /// A function of the C library's may lead into the program.
+    #[error("the program itself has {name}, which the function may call")]
+    OwnFunction {
+        /// A function of the program.
+        name: String,
+    },
+    /// Code of the C library's is not what is known of it.
+    #[error("the code of {file} is not what its file has: a tool or a library of the program has changed it")]
+    CodeChanged {
+        /// The file.
+        file: String,
+    },
+    /// It has compiled what the C library does otherwise.
+    #[error("{file} may be in the middle of writing to a stream in place")]
+    WritesInPlace {
+        /// The file.
+        file: String,
+    },
+    /// It stayed so for as long as it is waited for.
+    #[error("at no moment of {} s could it be interrupted safely: {why}", PATIENCE.as_secs())]
+    NoMoment {
+        /// Why not at the last one.
+        why: Box<NotCallable>,
+    },
+    /// All threads wait.
+    #[error("no thread of it computes")]
+    NoThread,
+    /// One thread stands in the way.
+    #[error("thread {tid}: {why}")]
+    OfThread {
+        /// The thread.
+        tid: i32,
+        /// Why.
+        why: Box<NotCallable>,
+    },
+    /// The thread may be on a stack that has no room.
+    #[error("it is on no stack of its own")]
+    NoStack,
+    /// It is not known where the thread is.
+    #[error(transparent)]
+    NotUnwound(#[from] NotUnwound),
+    /// The thread is where the call may not find it.
+    #[error("it is in {function}")]
+    Inside {
+        /// The function.
+        function: String,
+    },
+    /// The kernel may move the thread.
+    #[error("it may be in a restartable sequence")]
+    Restartable,
+    /// The kernel does not say if it may.
+    #[error("whether it is in a restartable sequence is not known: {0}")]
+    RestartableUnknown(trimtab_os::Error),
+    /// The kernel refused the call.
+    #[error("{0}")]
+    Refused(trimtab_os::Error),
+}
+
 /// The outcome of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsideCall {
@@ -109,30 +182,33 @@ pub fn call_once(pid: Pid, calls: &[(ProcAddr, Vec<i64>)], cache: &ImageCache) -
     trimtab_os::check_function_calls(pid)?;
     let _claim = Claim::of(pid)?;
     let modules = Modules::read(pid, cache, &|_| true)?;
-    let refused = |reason: String| Error::NoCall { pid, reason };
+    let refused = |reason: NotCallable| Error::NoCall { pid, reason };
     let reached = Reached::new(&modules, calls).map_err(refused)?;
     let patches = leftover::patches_in(pid)?;
     reached.check_code(&modules, &Memory::open(pid)?, &patches).map_err(refused)?;
-    let errno_at = errno_at(&modules).ok_or_else(|| refused("where it keeps errno is not known".into()))?;
+    let errno_at = errno_at(&modules).ok_or_else(|| refused(NotCallable::NoErrno))?;
     let gadgets = find_gadgets(pid, &Memory::open(pid)?, &modules.maps)?;
     let calls: Vec<FunctionCall> = calls.iter().map(|(address, arguments)| call_of(*address, arguments)).collect();
     let site = CallSetup { modules: &modules, reached: &reached, calls: &calls, errno_at, gadgets };
-    let (since, mut reason, mut pause_ns) = (Instant::now(), String::new(), 0);
-    for look in 0u32.. {
+    let (since, mut pause_ns) = (Instant::now(), 0);
+    let mut look = 0u32;
+    loop {
         match site.try_now(pid)? {
             Tried::Made(called) => {
                 pause_ns += called.pause_ns;
                 return Ok(OutsideCall { has_returned: called.has_returned, pause_ns, looks: look + 1 });
             }
-            Tried::NotNow { why, held_ns } => (reason, pause_ns) = (why, pause_ns + held_ns),
-        }
-        if since.elapsed() > PATIENCE {
-            break;
+            Tried::NotNow { why, held_ns } => {
+                pause_ns += held_ns;
+                if since.elapsed() > PATIENCE {
+                    return Err(refused(NotCallable::NoMoment { why: Box::new(why) }));
+                }
+            }
         }
         let every_us = LOOK_EVERY_US[(look as usize / 8).min(LOOK_EVERY_US.len() - 1)];
         std::thread::sleep(Duration::from_micros(every_us));
+        look += 1;
     }
-    Err(refused(format!("at no moment of {} s could it be interrupted safely: {reason}", PATIENCE.as_secs())))
 }
 
 fn call_of(address: ProcAddr, arguments: &[i64]) -> FunctionCall {
@@ -149,16 +225,14 @@ struct Reached(Vec<bool>);
 impl Reached {
     /// # Errors
     /// Why the functions can't be called at any moment.
-    fn new(modules: &Modules, calls: &[(ProcAddr, Vec<i64>)]) -> Result<Self, String> {
+    fn new(modules: &Modules, calls: &[(ProcAddr, Vec<i64>)]) -> Result<Self, NotCallable> {
         let all = &modules.modules;
         let library = all.iter().position(|module| defines(module, LIBRARY_MARK));
-        let library = library.ok_or("which of its files is the C library can't be told")?;
+        let library = library.ok_or(NotCallable::NoLibrary)?;
         for (address, _) in calls {
             if modules.index_of(*address) != Some(library) {
                 let name = modules.describe(address.0, &ImageCache::in_memory());
-                return Err(format!(
-                    "{name} is no function of a shared C library, and the program may be in the middle of what it uses"
-                ));
+                return Err(NotCallable::NotOfLibrary { name });
             }
         }
         if let Some(module) = all.first().filter(|module| writes_in_place(module)) {
@@ -177,14 +251,14 @@ impl Reached {
             let wanted: HashSet<&str> =
                 all.iter().zip(&reached).filter(|(_, is)| **is).flat_map(|(m, _)| imports(m)).collect();
             let own = exported(&all[0]).find(|name| wanted.contains(name)).unwrap_or("a function");
-            return Err(format!("the program itself has {own}, which the function may call"));
+            return Err(NotCallable::OwnFunction { name: own.to_owned() });
         }
         Ok(Reached(reached))
     }
 
     /// Code that somebody else has patched may lead anywhere: MPI libraries do so to hear of memory that goes. Of
     /// `patches` it is known where they lead.
-    fn check_code(&self, modules: &Modules, memory: &Memory, patches: &[PatchBytes]) -> Result<(), String> {
+    fn check_code(&self, modules: &Modules, memory: &Memory, patches: &[PatchBytes]) -> Result<(), NotCallable> {
         for module in modules.modules.iter().zip(&self.0).filter(|(_, is)| **is).map(|(module, _)| module) {
             let segments = module.loaded.image.segments.iter().filter(|segment| segment.executable);
             for segment in segments {
@@ -194,10 +268,7 @@ impl Reached {
                 let mut found = memory.read_vec(address, length).ok();
                 found.iter_mut().for_each(|code| without(patches, address, code));
                 if wanted.is_none() || found.as_deref() != wanted {
-                    return Err(format!(
-                        "the code of {} is not what its file has: a tool or a library of the program has changed it",
-                        module.file_name()
-                    ));
+                    return Err(NotCallable::CodeChanged { file: module.file_name().to_owned() });
                 }
             }
         }
@@ -222,8 +293,8 @@ fn writes_in_place(module: &Module) -> bool {
     INLINE_STREAMS.iter().any(|name| imported.contains(name))
 }
 
-fn in_place(module: &Module) -> String {
-    format!("{} may be in the middle of writing to a stream in place", module.file_name())
+fn in_place(module: &Module) -> NotCallable {
+    NotCallable::WritesInPlace { file: module.file_name().to_owned() }
 }
 
 fn exported(module: &Module) -> impl Iterator<Item = &str> {
@@ -242,7 +313,7 @@ fn defines(module: &Module, name: &str) -> bool {
 /// The outcome of one look.
 enum Tried {
     Made(Called),
-    NotNow { why: String, held_ns: u64 },
+    NotNow { why: NotCallable, held_ns: u64 },
 }
 
 /// Everything that is known before a process is held.
@@ -267,19 +338,18 @@ impl CallSetup<'_> {
         match stopped.call_functions(index, self.calls, errno_at, self.gadgets, &maps) {
             Ok(called) => Ok(Tried::Made(called)),
             // The process was let go as it was.
-            Err(error) if error.is_retryable() => Ok(Tried::NotNow { why: error.to_string(), held_ns: 0 }),
+            Err(error) if error.is_retryable() => Ok(Tried::NotNow { why: NotCallable::Refused(error), held_ns: 0 }),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The thread that can make the calls, if all others are where they may be.
-    fn lender(&self, stopped: &Stopped, maps: &MappingTable) -> Result<usize, String> {
-        let (mut lender, mut reason) = (None, "no thread of it computes".to_string());
+    fn lender(&self, stopped: &Stopped, maps: &MappingTable) -> Result<usize, NotCallable> {
+        let (mut lender, mut reason) = (None, NotCallable::NoThread);
         for (index, thread) in stopped.threads().iter().enumerate() {
-            let named = |why: String| format!("thread {}: {why}", thread.tid);
-            used_stack(stopped.pid(), thread, maps).ok_or_else(|| named("it is on no stack of its own".into()))?;
-            let mut frames =
-                frames(self.modules, maps, stopped.memory(), thread).map_err(|why| named(why.to_string()))?;
+            let named = |why| NotCallable::OfThread { tid: thread.tid, why: Box::new(why) };
+            used_stack(stopped.pid(), thread, maps).ok_or_else(|| named(NotCallable::NoStack))?;
+            let mut frames = frames(self.modules, maps, stopped.memory(), thread).map_err(|why| named(why.into()))?;
             self.leave_out_outermost(&mut frames);
             if !thread.is_in_system_call() && !frames.iter().any(|frame| self.reached.has(frame)) {
                 match self.may_lend(stopped, index, &frames) {
@@ -290,7 +360,8 @@ impl CallSetup<'_> {
             }
             if !(thread.is_in_system_call() && self.only_sleeps(&frames)) {
                 let inside = frames.iter().rev().find(|frame| self.reached.has(frame));
-                return Err(named(format!("it is in {}", inside.map_or("a system call".into(), |at| self.name(at)))));
+                let function = inside.map_or("a system call".into(), |at| self.name(at));
+                return Err(named(NotCallable::Inside { function }));
             }
         }
         lender.ok_or(reason)
@@ -311,7 +382,7 @@ impl CallSetup<'_> {
         }
     }
 
-    fn may_lend(&self, stopped: &Stopped, index: usize, frames: &[Standing]) -> Result<(), String> {
+    fn may_lend(&self, stopped: &Stopped, index: usize, frames: &[Standing]) -> Result<(), NotCallable> {
         let numbers: BTreeSet<usize> = frames.iter().map(|frame| frame.module).collect();
         for number in numbers {
             let module = &self.modules.modules[number];
@@ -321,8 +392,8 @@ impl CallSetup<'_> {
         }
         match stopped.is_in_restartable_sequence(index) {
             Ok(false) => Ok(()),
-            Ok(true) => Err("it may be in a restartable sequence".into()),
-            Err(error) => Err(format!("whether it is in a restartable sequence is not known: {error}")),
+            Ok(true) => Err(NotCallable::Restartable),
+            Err(error) => Err(NotCallable::RestartableUnknown(error)),
         }
     }
 

@@ -54,24 +54,39 @@ pub fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Why bytes are no cache of a kind and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSealed {
+    /// They end before its header does.
+    #[error("{0} bytes are no header")]
+    Short(usize),
+    /// They are of another kind.
+    #[error("it is something else")]
+    OtherKind,
+    /// They are not of this version.
+    #[error("its version is not {0}")]
+    OtherVersion(u32),
+    /// They are damaged.
+    #[error("its checksum is wrong")]
+    Checksum,
+}
+
 /// The payload behind a header of this kind and version.
 ///
 /// # Errors
-/// The fault, as a sentence.
-pub fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], String> {
-    let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(format!("{} bytes are no header", bytes.len()));
-    };
+/// [`NotSealed`].
+pub fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], NotSealed> {
+    let (header, payload) = bytes.split_at_checked(HEADER_BYTES).ok_or(NotSealed::Short(bytes.len()))?;
     let (found_magic, rest) = header.split_at(MAGIC.len());
     let (found_version, checksum) = rest.split_at(size_of::<u32>());
     if found_magic != magic {
-        return Err("it is something else".to_string());
+        return Err(NotSealed::OtherKind);
     }
     if found_version != version.to_le_bytes() {
-        return Err(format!("its version is not {version}"));
+        return Err(NotSealed::OtherVersion(version));
     }
     if checksum != XxHash3_128::oneshot(payload).to_le_bytes() {
-        return Err("its checksum is wrong".to_string());
+        return Err(NotSealed::Checksum);
     }
     Ok(payload)
 }

@@ -50,7 +50,7 @@ mod symtab;
 
 #[doc(hidden)]
 pub use cache::seal;
-pub use cache::{fingerprint, seal_as, unseal_as};
+pub use cache::{NotSealed, fingerprint, seal_as, unseal_as};
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
 pub use frame_table::{BaseAt, FrameEntry, FrameRow, FrameTableBytes, KeptAt, write_frames};

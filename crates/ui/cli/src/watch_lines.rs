@@ -161,14 +161,15 @@ fn object(start: &Start, job: Option<&Job>, outcome: Value) -> Value {
 /// How soon one process was seen, and held.
 fn sight(process: &Sighting) -> Value {
     let us_after = |then_ns: u64| process.exec_ns.map(|exec_ns| then_ns.saturating_sub(exec_ns) / 1000);
-    let held = process.holding.as_ref().and_then(|holding| holding.outcome().get().cloned());
+    let outcome = process.holding.as_ref().map(|holding| holding.outcome());
+    let held = outcome.as_ref().and_then(|outcome| outcome.get());
     json!({
         "pid": process.pid.0,
         "seen_us": us_after(process.seen_ns),
-        "seized_us": held.as_ref().and_then(|held| us_after(held.as_ref().ok()?.since_ns)),
+        "seized_us": held.and_then(|held| us_after(held.as_ref().ok()?.since_ns)),
         "held": held.map(|held| match held {
             Ok(Held { us, timed_out, .. }) => json!({ "us": us, "timed_out": timed_out }),
-            Err(reason) => json!({ "refused": reason }),
+            Err(reason) => json!({ "refused": reason.to_string() }),
         }),
     })
 }

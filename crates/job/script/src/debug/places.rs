@@ -75,6 +75,35 @@ impl Sum {
     }
 }
 
+/// Why a value can't be read here; its name stands before it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum NoLocation {
+    #[error("is kept in several pieces here, which cannot be read as one value")]
+    Pieces,
+    #[error("has no value here: the compiler dropped it")]
+    Dropped,
+    #[error("is in a place that cannot be read: {0}")]
+    Unsupported(String),
+    #[error("is a reference that lies in memory, which cannot be followed yet")]
+    Reference,
+    #[error("is in a register that cannot be read (x87, mask or status)")]
+    Register,
+    #[error("is thread-local: each thread has its own, which cannot be read yet")]
+    ThreadLocal,
+    #[error("is at an address that has to be calculated, which cannot be done yet")]
+    CalculatedAddress,
+    #[error("is in the function's frame, whose place is not known here")]
+    Frame,
+    #[error("is calculated where it is needed, and kept nowhere here")]
+    Calculated,
+    #[error("is a constant of more than 8 bytes here")]
+    LongConstant,
+    #[error("is a constant that lies nowhere in memory")]
+    Constant,
+    #[error("is always {0} here: write that number")]
+    AlwaysFloat(f64),
+}
+
 impl Locator<'_> {
     /// A value of a type in a place.
     pub fn object(&self, place: &ValueLocation, kind: Type) -> Object {
@@ -83,17 +112,13 @@ impl Locator<'_> {
             ValueLocation::Register(number) => self.register(*number).map(|location| (kind.clone(), location)),
             ValueLocation::Value(value) => self.value(value, &kind),
             ValueLocation::Bytes(bytes) => self.bytes(bytes, &kind).map(|location| (kind.clone(), location)),
-            ValueLocation::Pieces(_) => {
-                Err(self.reason("is kept in several pieces here, which cannot be read as one value"))
-            }
-            ValueLocation::Gone => Err(self.reason("has no value here: the compiler dropped it")),
-            ValueLocation::Unsupported(reason) => {
-                Err(self.reason(&format!("is in a place that cannot be read: {reason}")))
-            }
+            ValueLocation::Pieces(_) => Err(NoLocation::Pieces),
+            ValueLocation::Gone => Err(NoLocation::Dropped),
+            ValueLocation::Unsupported(reason) => Err(NoLocation::Unsupported(reason.clone())),
         };
         match found {
             Ok((kind, location)) => Object { kind, location },
-            Err(reason) => Object { kind, location: Location::Gone(reason) },
+            Err(why) => Object { kind, location: self.gone(&why) },
         }
     }
 
@@ -104,32 +129,29 @@ impl Locator<'_> {
             ValueLocation::Value(value) => self.sum(value).and_then(|sum| self.at(sum).ok()),
             _ => None,
         };
-        let gone = || Location::Gone(self.reason("is a reference that lies in memory, which cannot be followed yet"));
-        Object { kind: target, location: location.unwrap_or_else(gone) }
+        Object { kind: target, location: location.unwrap_or_else(|| self.gone(&NoLocation::Reference)) }
     }
 
-    fn reason(&self, what: &str) -> String {
-        format!("`{}` {what}", self.name)
+    fn gone(&self, why: &NoLocation) -> Location {
+        Location::Gone(format!("`{}` {why}", self.name))
     }
 
-    fn register(&self, number: u16) -> Result<Location, String> {
+    fn register(&self, number: u16) -> Result<Location, NoLocation> {
         if VECTOR.contains(&number) {
             return Ok(Location::Vector((number - VECTOR.start) as u8));
         }
-        let register = general(number).map(Location::Register);
-        register.ok_or_else(|| self.reason("is in a register that cannot be read (x87, mask or status)"))
+        general(number).map(Location::Register).ok_or(NoLocation::Register)
     }
 
-    fn memory(&self, expression: &Expression) -> Result<Location, String> {
+    fn memory(&self, expression: &Expression) -> Result<Location, NoLocation> {
         if expression.any(&|part| matches!(part, Expression::ThreadLocal(_))) {
-            return Err(self.reason("is thread-local: each thread has its own, which cannot be read yet"));
+            return Err(NoLocation::ThreadLocal);
         }
-        let sum = self.sum(expression);
-        self.at(sum.ok_or_else(|| self.reason("is at an address that has to be calculated, which cannot be done yet"))?)
+        self.at(self.sum(expression).ok_or(NoLocation::CalculatedAddress)?)
     }
 
     /// Memory at an address.
-    fn at(&self, sum: Sum) -> Result<Location, String> {
+    fn at(&self, sum: Sum) -> Result<Location, NoLocation> {
         match (sum, self.moment) {
             (Sum::Fixed(address), _) => Ok(Location::Address(ProcAddr(address))),
             (Sum::Register(register, offset), _) => Ok(Location::Relative(register, offset)),
@@ -137,7 +159,7 @@ impl Locator<'_> {
             (Sum::Frame(offset), Moment::Inside(Some((register, base)))) => {
                 Ok(Location::Relative(register, base.wrapping_add(offset)))
             }
-            (Sum::Frame(_), _) => Err(self.reason("is in the function's frame, whose place is not known here")),
+            (Sum::Frame(_), _) => Err(NoLocation::Frame),
         }
     }
 
@@ -162,38 +184,36 @@ impl Locator<'_> {
     }
 
     /// A value that lies nowhere, but can be calculated.
-    fn value(&self, value: &Expression, kind: &Type) -> Result<(Type, Location), String> {
+    fn value(&self, value: &Expression, kind: &Type) -> Result<(Type, Location), NoLocation> {
         let sum = self.sum(without_narrowing(value, kind));
         match (sum, kind) {
-            (Some(Sum::Fixed(constant)), Type::Float(width)) => Err(self.constant_float(constant, *width)),
+            (Some(Sum::Fixed(constant)), Type::Float(width)) => Err(NoLocation::AlwaysFloat(float(constant, *width))),
             (Some(Sum::Fixed(constant)), _) => Ok((kind.clone(), Location::Constant(narrowed(constant, kind)))),
             (Some(Sum::Register(register, 0)), Type::Int { .. } | Type::Pointer(_) | Type::Datatype(_)) => {
                 Ok((kind.clone(), Location::Register(register)))
             }
             // The address of something in memory: an array's value is its address.
             (Some(sum), Type::Pointer(target)) => Ok((Type::Array(target.clone(), None), self.at(sum)?)),
-            _ => Err(self.reason("is calculated where it is needed, and kept nowhere here")),
+            _ => Err(NoLocation::Calculated),
         }
     }
 
-    fn bytes(&self, bytes: &[u8], kind: &Type) -> Result<Location, String> {
+    fn bytes(&self, bytes: &[u8], kind: &Type) -> Result<Location, NoLocation> {
         let mut word = [0; 8];
-        let room = word.get_mut(..bytes.len());
-        room.ok_or_else(|| self.reason("is a constant of more than 8 bytes here"))?.copy_from_slice(bytes);
+        word.get_mut(..bytes.len()).ok_or(NoLocation::LongConstant)?.copy_from_slice(bytes);
         let value = u64::from_le_bytes(word);
         match kind {
-            Type::Float(width) => Err(self.constant_float(value, *width)),
-            Type::Struct(_) | Type::Array(..) => Err(self.reason("is a constant that lies nowhere in memory")),
+            Type::Float(width) => Err(NoLocation::AlwaysFloat(float(value, *width))),
+            Type::Struct(_) | Type::Array(..) => Err(NoLocation::Constant),
             _ => Ok(Location::Constant(narrowed(value, kind))),
         }
     }
+}
 
-    fn constant_float(&self, bits: u64, width: Width) -> String {
-        let value = match width {
-            Width::W32 => f64::from(f32::from_bits(bits as u32)),
-            _ => f64::from_bits(bits),
-        };
-        self.reason(&format!("is always {value} here: write that number"))
+fn float(bits: u64, width: Width) -> f64 {
+    match width {
+        Width::W32 => f64::from(f32::from_bits(bits as u32)),
+        _ => f64::from_bits(bits),
     }
 }
 

@@ -80,7 +80,7 @@ impl Index {
     /// [`Error::BadCache`] for damaged bytes and those of another version.
     pub fn from_cache(bytes: &[u8]) -> Result<Index, Error> {
         let bad = |what: String| Error::BadCache { what };
-        let payload = cache::unseal_as(cache::INDEX_MAGIC, VERSION, bytes).map_err(bad)?;
+        let payload = cache::unseal_as(cache::INDEX_MAGIC, VERSION, bytes).map_err(|fault| bad(fault.to_string()))?;
         let (index, rest) = postcard::take_from_bytes::<Index>(payload).map_err(|error| bad(error.to_string()))?;
         let in_order = index.names.is_sorted()
             && index.inlined.is_sorted()
