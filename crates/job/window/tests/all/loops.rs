@@ -295,10 +295,9 @@ fn a_rare_statement_of_many_calls_does_not_make_the_loop_longer() {
         let number =
             |event: &CallEvent| statements.iter().find(|(range, _)| of(event, range)).map(|(_, number)| *number);
         let statements = events.iter().filter_map(|event| Some((event.site, number(event)?))).collect();
-        match detect(events, stream.clock, &DetectOptions { statements, ..DetectOptions::default() }) {
-            Detection::Loop(found) => found.period_calls,
-            Detection::NotYet { why } => panic!("{why}"),
-        }
+        detect(events, stream.clock, &DetectOptions { statements, ..DetectOptions::default() })
+            .unwrap_or_else(|why| panic!("{why}"))
+            .period_calls
     };
     assert_eq!(calls(&[]), 68, "eight places more are a loop of their own");
     assert_eq!(calls(&[(100..103, 1), (103..106, 2), (200..208, 3)]), 6);
