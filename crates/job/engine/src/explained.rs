@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use trimtab_script::{Explained, ExplainedBody};
-use trimtab_session::{ImageCache, Line, Modules, Patch, Piece, PieceRole, Plan, Refused, disassemble};
+use trimtab_session::{CodeLine, ImageCache, Modules, Patch, Piece, PieceRole, Plan, Refused, disassemble};
 use trimtab_types::ProcAddr;
 
 /// Bytes of the longest instruction.
@@ -29,7 +29,7 @@ pub struct Explanation<'a> {
 #[derive(Clone, Debug)]
 pub struct NotedLine {
     /// The instruction.
-    pub line: Line,
+    pub line: CodeLine,
     /// The instruction as it was, or the place that it leads to.
     pub note: Option<String>,
     /// The routine that begins here.
@@ -64,7 +64,7 @@ impl<'a> Explanation<'a> {
     }
 
     /// The instructions that a piece's write takes the place of.
-    pub fn before(&self, piece: &Piece) -> Vec<Line> {
+    pub fn before(&self, piece: &Piece) -> Vec<CodeLine> {
         let (PieceRole::Island { patch, .. } | PieceRole::Carrier { patch }) = piece.role else { return Vec::new() };
         let Some(patch) = self.plan.patches.get(patch) else { return Vec::new() };
         let end = patch.address + patch.original.len() as u64;
@@ -74,7 +74,7 @@ impl<'a> Explanation<'a> {
 
     /// The instructions of a piece.
     pub fn lines(&self, piece: &Piece) -> Vec<NotedLine> {
-        let noted = |line: Line| {
+        let noted = |line: CodeLine| {
             let routine = self.plan.routines.get(&line.address).map(|name| (*name).to_owned());
             NotedLine { note: self.note(&line), routine, line }
         };
@@ -93,7 +93,7 @@ impl<'a> Explanation<'a> {
         [&patch.original[..], following().unwrap_or_default()].concat()
     }
 
-    fn bare_lines(&self, piece: &Piece) -> Vec<Line> {
+    fn bare_lines(&self, piece: &Piece) -> Vec<CodeLine> {
         let arena = self.plan.arenas.get(piece.arena);
         // An arena's code is one behind the other, the first piece first.
         let first = self.plan.pieces.iter().find(|other| other.arena == piece.arena);
@@ -105,7 +105,8 @@ impl<'a> Explanation<'a> {
         let data = if piece.role == PieceRole::Routines { self.data_bytes(piece) } else { 0 };
         let (data, code) = bytes.split_at(data.min(bytes.len()));
         let start = piece.range.start;
-        let word = |bytes: &[u8]| Line { address: start, bytes: bytes.to_vec(), text: "(data)".into(), target: None };
+        let word =
+            |bytes: &[u8]| CodeLine { address: start, bytes: bytes.to_vec(), text: "(data)".into(), target: None };
         let words = (!data.is_empty()).then(|| word(data)).into_iter();
         words.chain(disassemble(code, start + data.len() as u64)).collect()
     }
@@ -117,7 +118,7 @@ impl<'a> Explanation<'a> {
     }
 
     /// The instruction as it was, or the one that it leads to.
-    fn note(&self, line: &Line) -> Option<String> {
+    fn note(&self, line: &CodeLine) -> Option<String> {
         if let Some(old) = self.origin.get(&line.address) {
             return Some(format!("in place of {}", self.place(*old)?));
         }

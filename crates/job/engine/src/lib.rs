@@ -86,7 +86,7 @@ pub use trimtab_script::{Message, MessageValue, Named, Options as ScriptOptions,
 /// Functions and their points, as they are listed and explained.
 pub use trimtab_measure::{Functions, Listed};
 pub use trimtab_script::{ExplainedBody, FunctionPoints, How, ListedPoint, PointKind};
-pub use trimtab_session::{Line, Patch, Piece, PieceRole, Refused, Role, TailExit};
+pub use trimtab_session::{CodeLine, Patch, PatchRole, Piece, PieceRole, Refused, TailExit};
 
 /// The rule by which a loop is taken for an iteration, its passes, and ranks in words.
 pub use trimtab_script::{LoopCount, LoopPasses, NotCounted};

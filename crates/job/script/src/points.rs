@@ -20,7 +20,7 @@ use trimtab_snippet::facts::FunctionId;
 use trimtab_snippet::syntax::FunctionPattern;
 use trimtab_symbols::{Source, demangle_name};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{Exit, ExitKind, JumpForm, Loop, LoopPlace, PatchSite, Refusal};
+use trimtab_x86::{Exit, ExitKind, JumpForm, Loop, PassPlace, PatchSite, Refusal};
 
 /// Kinds of points, in the order in which a function's are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -333,15 +333,15 @@ impl PointsOf<'_, '_> {
         let pass = self.inside.loop_pass(found);
         let (verdict, seen) = match &pass {
             Ok((sites, place)) => (sites.first().map(how).ok_or(Unusable::Nothing), *place),
-            Err(refusal) => (Err(Obstacle::Code(refusal.clone()).into()), LoopPlace::Header),
+            Err(refusal) => (Err(Obstacle::Code(refusal.clone()).into()), PassPlace::Header),
         };
         let mut point = self.point(PointKind::Loop, text("loop", self.name, &number), found.header_at, verdict);
         point.what = match seen {
-            LoopPlace::Header => format!("blocks {}", blocks.join(" ")),
-            LoopPlace::Latch => format!("blocks {}; seen where it goes back", blocks.join(" ")),
-            LoopPlace::Call => format!("blocks {}; seen at a call that each pass makes", blocks.join(" ")),
-            LoopPlace::Inside => format!("blocks {}; seen inside of its first block", blocks.join(" ")),
-            LoopPlace::WaysBack => format!("blocks {}; seen on each of its ways back", blocks.join(" ")),
+            PassPlace::Header => format!("blocks {}", blocks.join(" ")),
+            PassPlace::Latch => format!("blocks {}; seen where it goes back", blocks.join(" ")),
+            PassPlace::Call => format!("blocks {}; seen at a call that each pass makes", blocks.join(" ")),
+            PassPlace::Inside => format!("blocks {}; seen inside of its first block", blocks.join(" ")),
+            PassPlace::WaysBack => format!("blocks {}; seen on each of its ways back", blocks.join(" ")),
         };
         let mut points = vec![point];
         for (word, places, what) in [

@@ -19,8 +19,8 @@ use trimtab_symbols::{
 };
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Course, ExitKind, FrameLookup, Held, ISLAND_OVERHEAD_MAX, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS, Origin, OurCode,
-    STACK_POINTER, StackPlace, StackState, follow,
+    Course, ExitKind, FrameLookup, HeldValue, ISLAND_OVERHEAD_MAX, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS, OurCode,
+    STACK_POINTER, StackOrigin, StackPlace, StackState, follow,
 };
 
 /// Numbers of general registers in DWARF, by their numbers in machine code.
@@ -109,16 +109,16 @@ impl Plan {
         (made.entries, made.is_whole)
     }
 
-    fn entry_of(&self, piece: &Piece) -> (ProcAddr, Origin) {
-        let at_patch = |patch: usize| Origin::Instruction(self.patches[patch].address);
+    fn entry_of(&self, piece: &Piece) -> (ProcAddr, StackOrigin) {
+        let at_patch = |patch: usize| StackOrigin::Instruction(self.patches[patch].address);
         match piece.role {
             PieceRole::Island { patch, entry, .. } => (entry, at_patch(patch)),
             PieceRole::Carrier { patch } => (piece.range.start, at_patch(patch)),
-            PieceRole::Calibration | PieceRole::Routines => (piece.range.start, Origin::Called),
+            PieceRole::Calibration | PieceRole::Routines => (piece.range.start, StackOrigin::Called),
         }
     }
 
-    fn course(&self, piece: &Piece, entries: &[(ProcAddr, Origin)]) -> Course {
+    fn course(&self, piece: &Piece, entries: &[(ProcAddr, StackOrigin)]) -> Course {
         follow(&OurCode { at: piece.range.start, bytes: self.bytes_of(piece), entries, copies: &self.copies })
     }
 
@@ -134,8 +134,8 @@ impl Plan {
     fn course_of_routines(&self, piece: &Piece, called: &mut BTreeSet<ProcAddr>) -> Course {
         let mut known = 0;
         for _ in 0..ROUNDS_MAX {
-            let entries: Vec<(ProcAddr, Origin)> =
-                called.range(piece.range.clone()).map(|address| (*address, Origin::Called)).collect();
+            let entries: Vec<(ProcAddr, StackOrigin)> =
+                called.range(piece.range.clone()).map(|address| (*address, StackOrigin::Called)).collect();
             let course = self.course(piece, &entries);
             called.extend(course.called.iter().copied());
             if entries.len() == known {
@@ -178,8 +178,8 @@ impl Made<'_> {
     fn add(&mut self, course: &Course) {
         for (range, state) in course.states.values() {
             let rules = match state.origin {
-                Origin::Called => Some(called()),
-                Origin::Instruction(address) => self.rules_at(address),
+                StackOrigin::Called => Some(called()),
+                StackOrigin::Instruction(address) => self.rules_at(address),
             };
             match rules.and_then(|rules| row(state, &rules)) {
                 Some(row) => self.put(range, row),
@@ -241,8 +241,8 @@ fn base_at(state: &StackState, frame: StackPlace) -> Option<BaseAt> {
     }
     let stack = state.stack()?;
     let mut words = state.words.iter().filter_map(|(place, held)| match held {
-        Held::Place(held) => Some((place.since(stack)?, frame.since(*held)?)),
-        Held::Register(_) => None,
+        HeldValue::Place(held) => Some((place.since(stack)?, frame.since(*held)?)),
+        HeldValue::Register(_) => None,
     });
     let (at, plus) = words.next()?;
     Some(BaseAt::Word { register: DWARF_NUMBERS[STACK_POINTER], at, plus })
@@ -250,7 +250,7 @@ fn base_at(state: &StackState, frame: StackPlace) -> Option<BaseAt> {
 
 /// The frame base is counted from what a register held.
 fn base_of(state: &StackState, register: usize, offset: i64) -> Option<BaseAt> {
-    let wanted = Held::Register(register);
+    let wanted = HeldValue::Register(register);
     if let Some(now) = state.registers.iter().position(|held| *held == Some(wanted)) {
         return Some(BaseAt::Register(DWARF_NUMBERS[now], offset));
     }
@@ -259,7 +259,7 @@ fn base_of(state: &StackState, register: usize, offset: i64) -> Option<BaseAt> {
 }
 
 /// From the stack pointer to a word that holds something.
-fn saved_at(state: &StackState, wanted: Held) -> Option<i64> {
+fn saved_at(state: &StackState, wanted: HeldValue) -> Option<i64> {
     let stack = state.stack()?;
     state.words.iter().filter(|(_, held)| **held == wanted).find_map(|(place, _)| place.since(stack))
 }
@@ -272,11 +272,11 @@ fn kept_at(state: &StackState, frame: Option<StackPlace>, rule: Kept, number: u1
         }
         Kept::Unchanged => {
             let register = DWARF_NUMBERS.iter().position(|known| *known == number)?;
-            let wanted = Held::Register(register);
+            let wanted = HeldValue::Register(register);
             if state.registers[register] == Some(wanted) {
                 return Some(KeptAt::Unchanged);
             }
-            let in_frame = |(place, held): (&StackPlace, &Held)| (*held == wanted).then(|| place.since(frame?))?;
+            let in_frame = |(place, held): (&StackPlace, &HeldValue)| (*held == wanted).then(|| place.since(frame?))?;
             if let Some(offset) = state.words.iter().find_map(in_frame) {
                 return Some(KeptAt::Base(offset)).filter(|_| is_aligned(&offset));
             }
@@ -309,7 +309,7 @@ fn with_index(entries: &[FrameEntry], written: &FrameTableBytes, table: ProcAddr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Patch, Role};
+    use crate::{Patch, PatchRole};
 
     const CODE: ProcAddr = ProcAddr(0x7f00_0000_0000);
     const FUNCTION: ProcAddr = ProcAddr(0x40_0000);
@@ -319,7 +319,7 @@ mod tests {
     /// A plan of one island or carrier with these bytes, to which the instruction at [`FUNCTION`] leads.
     fn plan(bytes: &[u8], copies: &[(u64, ProcAddr)], is_carrier: bool) -> Plan {
         let (original, patched) = (vec![0; 5], vec![0xe9, 0, 0, 0, 0]);
-        let patch = Patch { address: FUNCTION, original, patched, function: "f".into(), role: Role::Entry };
+        let patch = Patch { address: FUNCTION, original, patched, function: "f".into(), role: PatchRole::Entry };
         let role = match is_carrier {
             true => PieceRole::Carrier { patch: 0 },
             false => PieceRole::Island { patch: 0, entry: CODE, bodies: Vec::new() },

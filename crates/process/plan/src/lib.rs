@@ -54,12 +54,12 @@ pub struct Patch {
     /// The function it belongs to.
     pub function: String,
     /// Its role.
-    pub role: Role,
+    pub role: PatchRole,
 }
 
 /// The role of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PatchRole {
     /// A function's entry.
     Entry,
     /// One of its exits.
@@ -300,7 +300,7 @@ impl Plan {
             self.exits.insert(exit.at, exit.kind);
         }
         self.add_moves(island.moves, site.at);
-        let role = if matches!(site.kind, SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
+        let role = if matches!(site.kind, SiteKind::Exit(_)) { PatchRole::Exit } else { PatchRole::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
             address,
             original: original.to_vec(),
@@ -316,7 +316,7 @@ impl Plan {
             JumpForm::Short2 { via } => {
                 // The springboard first: from the moment the short jump stands, it must lead somewhere.
                 let second = encode_near_jump(via, at).map_err(refused)?;
-                self.patches.push(patch(via, &planned.springboard, &second, Role::Springboard));
+                self.patches.push(patch(via, &planned.springboard, &second, PatchRole::Springboard));
                 let first = encode_short_jump(site.at, via).map_err(refused)?;
                 self.patches.push(patch(site.at, &planned.overwritten, &first, role));
             }
@@ -335,7 +335,7 @@ impl Plan {
         place: ArenaPlace,
     ) -> Result<(), Error> {
         let address = carrier.displaced.start;
-        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address == address) {
+        if self.patches.iter().rev().any(|patch| patch.role == PatchRole::Carrier && patch.address == address) {
             return Ok(());
         }
         let refused = |source| Error::Site { function: function.name.clone(), source };
@@ -351,7 +351,7 @@ impl Plan {
         let jump = encode_near_jump(address, at).map_err(refused)?;
         let original = displaced[..jump.len()].to_vec();
         let (patched, function) = (jump.to_vec(), function.name.clone());
-        self.patches.push(Patch { address, original, patched, function, role: Role::Carrier });
+        self.patches.push(Patch { address, original, patched, function, role: PatchRole::Carrier });
         let role = PieceRole::Carrier { patch: self.patches.len() - 1 };
         self.pieces.push(Piece { arena: arena_number, range, role });
         Ok(())
@@ -397,10 +397,10 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for patch in &self.patches {
             let role = match patch.role {
-                Role::Entry => "entry",
-                Role::Exit => "exit",
-                Role::Springboard => "springboard",
-                Role::Carrier => "carrier",
+                PatchRole::Entry => "entry",
+                PatchRole::Exit => "exit",
+                PatchRole::Springboard => "springboard",
+                PatchRole::Carrier => "carrier",
             };
             let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
             let (before, after) = (hex(&patch.original), hex(&patch.patched));

@@ -8,7 +8,7 @@
 
 use crate::planned::{ArenaPlace, Error, FunctionBodies, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite, Unread};
 use trimtab_snippet::emit::{
-    Areas, Environment, RegisterSet, Routines, SharedRoutines, VectorSave, bodies_are_reentrant, compile_together,
+    Areas, Environment, FreeRegisters, Routines, SharedRoutines, VectorSave, bodies_are_reentrant, compile_together,
     shared_routines,
 };
 use trimtab_snippet::ir::{Body, Unit, When};
@@ -137,7 +137,7 @@ impl ArenaScript<'_> {
         let environment = Environment {
             room_before: place.room_before,
             reentrant: self.reentrant,
-            free: RegisterSet::numbered(unread.registers.numbers()),
+            free: FreeRegisters::numbered(unread.registers.numbers()),
             flags_live: (cautious.flags_live && !unread.flags) || (bodies[0].when == When::Exit && answers_in_flags),
             vector_save: keeps.map(|keeps| VectorSave { mask: keeps.vectors.0, bytes: keeps.vectors.1 }),
             errno_at: keeps.map(|keeps| keeps.errno_at),

@@ -10,7 +10,7 @@ use crate::subject::Subject;
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Care, ControlFlow, Loop, Returned, Source, Surroundings, passes_own, writes_through};
+use trimtab_x86::{Care, CodeSource, ControlFlow, Loop, Returned, Surroundings, passes_own, writes_through};
 
 /// Calls within calls that are looked at.
 const DEPTH_MAX: u32 = 6;
@@ -26,7 +26,7 @@ pub(crate) struct Around<'a> {
     pub(crate) found: &'a Loop,
     pub(crate) keeps_counters: bool,
     /// Where in the source an instruction is from.
-    pub(crate) source: &'a dyn Fn(ProcAddr) -> Option<Source>,
+    pub(crate) source: &'a dyn Fn(ProcAddr) -> Option<CodeSource>,
 }
 
 impl Around<'_> {
@@ -84,7 +84,7 @@ impl Surroundings for Around<'_> {
         })
     }
 
-    fn source(&self, at: ProcAddr) -> Option<Source> {
+    fn source(&self, at: ProcAddr) -> Option<CodeSource> {
         (self.source)(at)
     }
 

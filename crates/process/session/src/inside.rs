@@ -12,7 +12,7 @@ use crate::sources::Sources;
 use crate::subject::Subject;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, LoopPlace, PatchSite, Refusal,
+    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, PassPlace, PatchSite, Refusal,
     Springboards, Unsure, entry_has_marker, how_far, loop_sites, offer_padding, own_sites, point_site, way_site,
 };
 
@@ -48,7 +48,7 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn loop_pass(&self, found: &Loop) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
+    pub fn loop_pass(&self, found: &Loop) -> Result<(Vec<PatchSite>, PassPlace), Refusal> {
         self.loop_pass_among(found, &|_| true)
     }
 
@@ -57,7 +57,7 @@ impl<'a> Inside<'a> {
         &self,
         found: &Loop,
         may_take: &dyn Fn(&PatchSite) -> bool,
-    ) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
+    ) -> Result<(Vec<PatchSite>, PassPlace), Refusal> {
         loop_sites(self.code, self.analysis, &self.flow, found, may_take)
     }
 

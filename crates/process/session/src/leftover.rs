@@ -263,7 +263,7 @@ pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
 /// The steps that undoing would take. Public for fuzzing only.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Judged {
+pub struct JudgedLeftover {
     /// Memory that would be unmapped: address and length.
     pub unmapped: Vec<(u64, u64)>,
     /// Gates that would be closed.
@@ -273,7 +273,7 @@ pub struct Judged {
     writes: PageWrites,
 }
 
-impl Judged {
+impl JudgedLeftover {
     /// Takes the patches back in memory that is read and written by these; the places left alone.
     pub fn restore_text(&self, read: &dyn Fn(u64, &mut [u8]) -> bool, write: &mut dyn FnMut(u64, &[u8])) -> Vec<u64> {
         let restored = self.writes.restore_through(read, &mut |start, page, _| {
@@ -287,7 +287,7 @@ impl Judged {
 /// Judges a descriptor's bytes in a process with these mappings, with a checksum that fits if `sealed`. `None`: it is not
 /// finished. Public for fuzzing only.
 #[doc(hidden)]
-pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Judged>, String> {
+pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<JudgedLeftover>, String> {
     let maps = MappingTable(maps);
     let read = |offset: u64, length: usize| {
         let start = usize::try_from(offset).ok()?;
@@ -303,7 +303,7 @@ pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Ju
     let listed = target.patches.patches().iter();
     let patches = listed.map(|patch| (patch.address, patch.original.clone(), patch.patched.clone())).collect();
     let (unmapped, gates) = (joined(&target.mappings), target.gates);
-    Ok(Some(Judged { unmapped, gates, patches, writes: target.patches }))
+    Ok(Some(JudgedLeftover { unmapped, gates, patches, writes: target.patches }))
 }
 
 fn ours(pid: Pid, maps: &MappingTable) -> Vec<(u64, u64)> {

@@ -115,7 +115,7 @@ pub use request::{
 pub use sample::{StackFrame, StackSample, StackSampler};
 pub use script::{ScriptStart, ScriptView};
 pub use target::Removal;
-pub use trimtab_plan::{FunctionBodies, Patch, Piece, PieceRole, Plan, Role};
+pub use trimtab_plan::{FunctionBodies, Patch, PatchRole, Piece, PieceRole, Plan};
 pub use trimtab_x86::Loop;
-pub use trimtab_x86::{Line, disassemble};
+pub use trimtab_x86::{CodeLine, disassemble};
 pub use unwind::NotUnwound;

@@ -7,13 +7,13 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use trimtab_symbols::dwarf::{Program, Scope};
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Source, SourceBlock, SourcePosition};
+use trimtab_x86::{CodeSource, SourceBlock, SourcePosition};
 
 /// Debugging information of a process, of which each module's is opened when it is first asked.
 pub(crate) struct Sources<'a> {
     sections: &'a DebugSections<'a>,
     programs: Vec<OnceCell<Option<Program<'a>>>>,
-    known: RefCell<BTreeMap<ProcAddr, Option<Source>>>,
+    known: RefCell<BTreeMap<ProcAddr, Option<CodeSource>>>,
 }
 
 impl<'a> Sources<'a> {
@@ -24,7 +24,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Where the instruction at an address of the process is from, if that is known.
-    pub(crate) fn at(&self, address: ProcAddr) -> Option<Source> {
+    pub(crate) fn at(&self, address: ProcAddr) -> Option<CodeSource> {
         if let Some(known) = self.known.borrow().get(&address) {
             return known.clone();
         }
@@ -33,13 +33,13 @@ impl<'a> Sources<'a> {
         found
     }
 
-    fn read(&self, address: ProcAddr) -> Option<Source> {
+    fn read(&self, address: ProcAddr) -> Option<CodeSource> {
         let at = self.sections.modules().iter().position(|module| module.text.contains(&address.0))?;
         let program = self.programs[at].get_or_init(|| Some(Program::open(self.sections.get(at)?))).as_ref()?;
         let address = self.sections.modules()[at].bias.to_file(address);
         let place = program.line_at(address).filter(|place| place.line > 0)?;
         let position = SourcePosition { file: place.file, line: place.line, column: place.column };
-        Some(Source { blocks: program.scopes_at(address)?.into_iter().map(block).collect(), position })
+        Some(CodeSource { blocks: program.scopes_at(address)?.into_iter().map(block).collect(), position })
     }
 }
 

@@ -47,7 +47,7 @@ mod writer;
 
 pub use call::CALL_STACK_BYTES;
 pub use code::Code;
-pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, ThreadKey, VectorSave};
+pub use environment::{Areas, Environment, FreeRegisters, Routines, Runs, ThreadKey, VectorSave};
 pub use error::EmitError;
 pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, message_bytes, read_message};
 pub use needs::is_reentrant as bodies_are_reentrant;

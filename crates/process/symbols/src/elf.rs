@@ -6,7 +6,7 @@
 //!
 //! Next: `parse`, which asks in order.
 
-use crate::{Error, Machine, Segment, TlsSegment};
+use crate::{Error, Machine, Segment};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
@@ -166,17 +166,6 @@ impl<'a> Elf<'a> {
             section.sh_type(ENDIAN) == elf::SHT_RELA && section.sh_flags(ENDIAN).contains(elf::SHF_ALLOC)
         });
         loaded.filter_map(|section| self.section_mapped(section))
-    }
-
-    /// The thread-local template, as its program header describes it.
-    pub fn thread_local_segment(&self) -> Option<TlsSegment> {
-        let header = self.program_headers.iter().find(|header| header.p_type(ENDIAN) == elf::PT_TLS)?;
-        Some(TlsSegment {
-            addr: FileAddr(header.p_vaddr(ENDIAN)),
-            file_size: header.p_filesz(ENDIAN),
-            mem_size: header.p_memsz(ENDIAN),
-            align: header.p_align(ENDIAN).max(1),
-        })
     }
 
     /// True if the code is in another file: there are code sections, and none has bytes.

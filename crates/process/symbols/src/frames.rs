@@ -8,7 +8,7 @@
 //! Next: `lsda` for exception tables, `settle` for how entries become functions.
 
 use crate::elf::{Elf, Mapped};
-use crate::lsda::{self, CallSite};
+use crate::lsda::{self, CallSiteRow};
 use crate::parts::{Frame, FrameKind, Unwind};
 use crate::{Error, Function, Image, Machine};
 use gimli::{
@@ -53,7 +53,7 @@ pub struct UnwindFacts {
     /// Where exceptions continue, ascending, each once. A jump may arrive at each of them at any time.
     pub landing_pads: Vec<FileAddr>,
     /// The rows of its exception tables.
-    pub call_sites: Vec<CallSite>,
+    pub call_sites: Vec<CallSiteRow>,
     /// The distance of stack pointer and frame base, for each stretch of code, ascending.
     pub cfa_rows: Vec<CfaRow>,
     /// One of the entries is of code to which signal handlers return.

@@ -6,10 +6,7 @@
 //!
 //! Next: `parse` for how it is read from a file, [`crate::frames`] for the unwind table.
 
-use crate::parts::{
-    ADDRESS_NAME, DataObject, Frame, Function, Protection, Segment, Slot, SlotTarget, Stub, ThreadLocal, TlsSegment,
-    Unwind,
-};
+use crate::parts::{ADDRESS_NAME, DataObject, Frame, Function, Segment, Slot, SlotTarget, Stub, Unwind};
 use crate::spelling::Spelling;
 use crate::{Machine, glob};
 use serde::{Deserialize, Serialize};
@@ -40,16 +37,10 @@ pub struct Image {
     pub fragments: Vec<Function>,
     /// Named data by ascending address, one per address; thread-local data is left out.
     pub objects: Vec<DataObject>,
-    /// Thread-local data by ascending offset, one per offset.
-    pub thread_locals: Vec<ThreadLocal>,
-    /// The template each thread's data is copied from.
-    pub tls: Option<TlsSegment>,
     /// Slots that the loader fills with addresses of code, by ascending address.
     pub slots: Vec<Slot>,
     /// Stubs that jump through slots, by ascending address.
     pub stubs: Vec<Stub>,
-    /// The code's promises about control-flow protection.
-    pub protection: Protection,
     /// Libraries it asks the loader for (`DT_NEEDED`).
     pub needed: Vec<String>,
     /// The name it has as a library (`DT_SONAME`).
@@ -174,20 +165,6 @@ impl Image {
             (!is_default, !object.exported, object.addr)
         })?;
         Some((best.addr, best.size))
-    }
-
-    /// The thread-local data of this name: exported first, then the lowest offset.
-    pub fn thread_local_named(&self, name: &str) -> Option<&ThreadLocal> {
-        let base = base_name(name);
-        let matching = |local: &&ThreadLocal| local.names.iter().any(|alias| base_name(alias) == base);
-        self.thread_locals.iter().filter(matching).min_by_key(|local| (!local.exported, local.offset))
-    }
-
-    /// Where a thread finds its copy of thread-local data, in bytes from its thread pointer (fs base), if this file
-    /// is the executable; `None` for libraries, whose data only the loader's tables tell.
-    pub fn thread_pointer_offset(&self, offset: u64) -> Option<i64> {
-        let tls = self.tls.filter(|tls| offset < tls.mem_size && self.kind != ImageKind::SharedLibrary)?;
-        self.machine.thread_pointer_offset(tls.mem_size, tls.align, offset)
     }
 
     /// The slot at `addr`.

@@ -38,7 +38,6 @@ mod loaded;
 mod lsda;
 mod machine;
 mod mapped;
-mod merge;
 mod minidebug;
 mod notes;
 mod parse;
@@ -62,13 +61,10 @@ pub use glob::matches as glob_matches;
 pub use image::{Image, ImageKind};
 pub use imports::{exports_one_of, imported_names, is_of_go, relocates_text};
 pub use loaded::loaded_file;
-pub use lsda::CallSite;
+pub use lsda::CallSiteRow;
 pub use machine::Machine;
 pub use mapped::{MappedModule, ReadMemory};
 pub use notes::gnu_build_id_of;
-pub use parts::{
-    DataObject, Frame, FrameKind, Function, Protection, Segment, Slot, SlotTarget, Source, Stub, ThreadLocal,
-    TlsSegment,
-};
+pub use parts::{DataObject, Frame, FrameKind, Function, Segment, Slot, SlotTarget, Source, Stub};
 pub use restartable::{RestartableSequence, restartable_sequences};
 pub use spelling::is_spelled;

@@ -19,7 +19,7 @@ const RELATIVE_TO_PLACE: u8 = 0x10;
 
 /// One row of a call-site table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallSite {
+pub struct CallSiteRow {
     /// The calls it is about.
     pub range: Range<FileAddr>,
     /// Where an exception thrown there continues; `None` when it passes through.
@@ -33,7 +33,12 @@ pub struct CallSite {
 /// # Errors
 /// [`Error::BadExceptionTable`] for a table that is cut short, uses unknown encodings, or whose handlers lie outside
 /// of executable memory.
-pub(crate) fn call_sites(bytes: &[u8], image: &Image, lsda: FileAddr, start: FileAddr) -> Result<Vec<CallSite>, Error> {
+pub(crate) fn call_sites(
+    bytes: &[u8],
+    image: &Image,
+    lsda: FileAddr,
+    start: FileAddr,
+) -> Result<Vec<CallSiteRow>, Error> {
     let bad = |what: &str| Error::BadExceptionTable { addr: lsda, what: what.to_string() };
     let offset = image.file_offset_of(lsda).and_then(|offset| usize::try_from(offset).ok());
     let table = offset.and_then(|offset| bytes.get(offset..)).ok_or_else(|| bad("it lies outside of the file"))?;
@@ -45,7 +50,7 @@ pub(crate) fn call_sites(bytes: &[u8], image: &Image, lsda: FileAddr, start: Fil
     }
 }
 
-fn table_from(reader: &mut Reader, start: FileAddr) -> Result<Vec<CallSite>, &'static str> {
+fn table_from(reader: &mut Reader, start: FileAddr) -> Result<Vec<CallSiteRow>, &'static str> {
     let pads_base = match reader.byte()? {
         OMITTED => start.0,
         encoding => reader.pointer(encoding)?,
@@ -70,14 +75,14 @@ fn table_from(reader: &mut Reader, start: FileAddr) -> Result<Vec<CallSite>, &'s
     Ok(sites)
 }
 
-fn call_site(reader: &mut Reader, encoding: u8, start: u64, pads_base: u64) -> Result<CallSite, &'static str> {
+fn call_site(reader: &mut Reader, encoding: u8, start: u64, pads_base: u64) -> Result<CallSiteRow, &'static str> {
     let first = start.checked_add(reader.value(encoding)?).ok_or("a call site beyond the address space")?;
     let last = first.checked_add(reader.value(encoding)?).ok_or("a call site beyond the address space")?;
     let landing_pad = match reader.value(encoding)? {
         0 => None,
         pad => Some(FileAddr(pads_base.wrapping_add(pad))),
     };
-    Ok(CallSite { range: FileAddr(first)..FileAddr(last), landing_pad, action: reader.unsigned()? })
+    Ok(CallSiteRow { range: FileAddr(first)..FileAddr(last), landing_pad, action: reader.unsigned()? })
 }
 
 /// Reads forward and never beyond the end.

@@ -71,19 +71,6 @@ impl Machine {
         let next = addr.checked_add((code.len() - rest.len() + size_of::<i32>()) as u64)?;
         next.checked_add_signed(displacement.into())
     }
-
-    /// Where a thread finds byte `offset` of the executable's thread-local data, in bytes from its thread pointer.
-    /// Libraries' data lies elsewhere, unless their code says the same (initial-exec).
-    pub(crate) fn thread_pointer_offset(self, mem_size: u64, align: u64, offset: u64) -> Option<i64> {
-        match self {
-            // The block ends, rounded up to its alignment, at the thread pointer (variant II of the TLS ABI).
-            Machine::X86_64 => {
-                let block = mem_size.checked_next_multiple_of(align.max(1))?;
-                0_i64.checked_sub_unsigned(block)?.checked_add_unsigned(offset)
-            }
-            Machine::Other(_) => None,
-        }
-    }
 }
 
 /// The effect of a relocation on a slot.

@@ -1,10 +1,9 @@
-//! Notes: the build id (or else a hash of the code, so that every file has a name for its content), and control-flow
-//! protection.
+//! Notes: the build id, or else a hash of the code, so that every file has a name for its content.
 //!
 //! Next: `parse`.
 
+use crate::Segment;
 use crate::elf::{ENDIAN, Elf, Header};
-use crate::{Protection, Segment};
 use object::elf;
 use object::read::elf::{NoteIterator, SectionHeader};
 use trimtab_types::BuildId;
@@ -48,32 +47,6 @@ fn build_id_among<'a>(mut notes: NoteIterator<'a, Header>) -> Option<&'a [u8]> {
         let id = note.desc();
         if is_build_id && !id.is_empty() && id.len() <= BUILD_ID_BYTES_MAX {
             return Some(id);
-        }
-    }
-    None
-}
-
-/// The property note's promises about control-flow protection.
-pub(crate) fn protection(elf: &Elf) -> Protection {
-    let sections = elf.sections.iter().flat_map(|sections| sections.iter());
-    let in_sections = sections.filter_map(|section| section.notes(ENDIAN, elf.bytes).ok()?).take(NOTE_AREAS_MAX);
-    let segments = elf.note_segments().take(NOTE_AREAS_MAX);
-    let in_segments = segments.filter_map(|(align, bytes)| NoteIterator::new(ENDIAN, align, bytes).ok());
-    let features = in_sections.chain(in_segments).find_map(x86_features_among).unwrap_or(0);
-    let has = |feature: u32| features & feature != 0;
-    Protection {
-        branch_marks: has(elf::GNU_PROPERTY_X86_FEATURE_1_IBT),
-        shadow_stack: has(elf::GNU_PROPERTY_X86_FEATURE_1_SHSTK),
-    }
-}
-
-fn x86_features_among(mut notes: NoteIterator<'_, Header>) -> Option<u32> {
-    while let Ok(Some(note)) = notes.next() {
-        let Some(mut properties) = note.gnu_properties(ENDIAN) else { continue };
-        while let Ok(Some(property)) = properties.next() {
-            if property.pr_type() == elf::GNU_PROPERTY_X86_FEATURE_1_AND {
-                return property.data_u32(ENDIAN).ok();
-            }
         }
     }
     None

@@ -66,42 +66,6 @@ pub struct DataObject {
     pub exported: bool,
 }
 
-/// Named thread-local data.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadLocal {
-    /// Bytes from the beginning of the file's thread-local data.
-    pub offset: u64,
-    /// Bytes.
-    pub size: u64,
-    /// All names at this offset, global ones first.
-    pub names: Vec<String>,
-    /// Other modules can use it by name.
-    pub exported: bool,
-}
-
-/// The template of thread-local data (`PT_TLS`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TlsSegment {
-    /// Where the initial values lie.
-    pub addr: FileAddr,
-    /// Bytes of initial values; those beyond are zero.
-    pub file_size: u64,
-    /// Bytes each thread has.
-    pub mem_size: u64,
-    /// Alignment in bytes, at least 1.
-    pub align: u64,
-}
-
-/// Control-flow protection the whole file was built for (x86's CET, from its property note). The kernel and loader
-/// switch a protection on only where every file of a process has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Protection {
-    /// Every indirect branch lands on a mark (`endbr64`).
-    pub branch_marks: bool,
-    /// Return addresses may be checked against a shadow stack.
-    pub shadow_stack: bool,
-}
-
 impl Segment {
     /// True if `addr` lies in this segment's memory.
     pub fn contains(&self, addr: FileAddr) -> bool {

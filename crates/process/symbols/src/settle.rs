@@ -8,7 +8,7 @@
 
 use crate::parts::{Frame, FrameKind};
 use crate::symtab::{Claim, ClaimKind};
-use crate::{DataObject, Function, Segment, Source, ThreadLocal};
+use crate::{DataObject, Function, Segment, Source};
 use std::borrow::Cow;
 use std::ops::Range;
 use trimtab_types::FileAddr;
@@ -29,7 +29,6 @@ pub(crate) struct Settled {
     pub functions: Vec<Function>,
     pub fragments: Vec<Function>,
     pub objects: Vec<DataObject>,
-    pub thread_locals: Vec<ThreadLocal>,
 }
 
 impl CodeSpace {
@@ -87,9 +86,7 @@ pub(crate) fn frame_claims(frames: &[Frame], space: &CodeSpace) -> Vec<Claim<'st
 }
 
 /// Makes one entry of all claims about one address.
-pub(crate) fn settle(claims: Vec<Claim>, space: &CodeSpace, frames: &[Frame]) -> Settled {
-    let (locals, mut claims): (Vec<Claim>, _) =
-        claims.into_iter().partition(|claim| claim.kind == ClaimKind::ThreadLocal);
+pub(crate) fn settle(mut claims: Vec<Claim>, space: &CodeSpace, frames: &[Frame]) -> Settled {
     claims.retain(|claim| match claim.kind {
         ClaimKind::Object => around(&space.mapped, claim.addr).is_some(),
         _ => space.is_code(claim.addr),
@@ -100,7 +97,6 @@ pub(crate) fn settle(claims: Vec<Claim>, space: &CodeSpace, frames: &[Frame]) ->
     let drafts: Vec<Draft> = code.chunk_by(|a, b| a.addr == b.addr).filter_map(Draft::of).collect();
     let mut settled = finish(drafts, space, frames);
     settled.objects = data.chunk_by(|a, b| a.addr == b.addr).map(object).collect();
-    settled.thread_locals = thread_locals(locals);
     settled
 }
 
@@ -110,15 +106,6 @@ fn sort(claims: &mut [Claim]) {
         let key = |claim: &Claim| (claim.kind == ClaimKind::Object, claim.addr, claim.rank);
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
-}
-
-fn thread_locals(mut claims: Vec<Claim>) -> Vec<ThreadLocal> {
-    sort(&mut claims);
-    let local = |claims: &[Claim]| {
-        let DataObject { addr, size, names, exported } = object(claims);
-        ThreadLocal { offset: addr.0, size, names, exported }
-    };
-    claims.chunk_by(|a, b| a.addr == b.addr).map(local).collect()
 }
 
 /// A function or fragment whose size and surroundings are not settled yet.
@@ -144,7 +131,7 @@ impl Draft {
             ClaimKind::Fragment => is_fragment,
             // A local label beside a function symbol is a place in it, not another name of it.
             ClaimKind::Label => !is_fragment && (claim.rank < 2 || !is_function),
-            ClaimKind::FrameEntry | ClaimKind::FramePart | ClaimKind::Object | ClaimKind::ThreadLocal => false,
+            ClaimKind::FrameEntry | ClaimKind::FramePart | ClaimKind::Object => false,
         };
         let named: Vec<&Claim> = claims.iter().filter(counts).collect();
         let is_weak = !is_function && named.iter().all(|claim| claim.kind == ClaimKind::Label && claim.rank == 2);

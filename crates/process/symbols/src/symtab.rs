@@ -46,8 +46,6 @@ pub(crate) enum ClaimKind {
     Label,
     /// Named data.
     Object,
-    /// Named thread-local data; its address is an offset.
-    ThreadLocal,
     /// An unwind entry that starts like a called function.
     FrameEntry,
     /// An unwind entry that starts in the middle of a frame.
@@ -188,7 +186,6 @@ fn kind_of(symbol: &Sym64<LittleEndian>) -> Option<ClaimKind> {
         elf::STT_GNU_IFUNC => Some(ClaimKind::Ifunc),
         elf::STT_NOTYPE => Some(ClaimKind::Label),
         elf::STT_OBJECT => Some(ClaimKind::Object),
-        elf::STT_TLS => Some(ClaimKind::ThreadLocal),
         _ => None,
     }
 }

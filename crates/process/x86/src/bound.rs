@@ -12,7 +12,7 @@
 
 use crate::blocks::{ControlFlow, Edge};
 use crate::instruction::for_each_instruction;
-use crate::linear::{Comparison, Extension, Linear, State, Value, opposite};
+use crate::linear::{ComparedValues, Extension, Linear, State, Value, opposite};
 use crate::{Analysis, FunctionCode, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub struct LoopBound {
     /// The bound, as the test sees it.
     pub bound: Linear,
     /// The loop goes on while this holds; `left` is the counter.
-    pub(crate) test: Comparison,
+    pub(crate) test: ComparedValues,
     /// It can be left in other ways as well: then this is only how far it goes at most.
     pub has_other_exits: bool,
     /// No call of the loop is made before the test, so the pass that ends it does nothing.
@@ -138,7 +138,7 @@ pub(crate) fn tested(pass: &Pass<'_>) -> Result<(LoopBound, Vec<usize>), NoBound
 /// A comparison, its left side a counter with a step, its right one a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Test {
-    comparison: Comparison,
+    comparison: ComparedValues,
     step: i64,
     /// The loop may be left here although it holds, for another condition.
     is_one_of_several: bool,
@@ -242,8 +242,9 @@ impl<'a> Pass<'a> {
                 (taken, if leaves_if_taken { opposite(taken.condition)? } else { taken.condition })
             }
         };
-        let test = Comparison { condition: on, ..taken };
-        let swapped = swapped(on).map(|on| Comparison { left: test.right, right: test.left, condition: on, ..test });
+        let test = ComparedValues { condition: on, ..taken };
+        let swapped =
+            swapped(on).map(|on| ComparedValues { left: test.right, right: test.left, condition: on, ..test });
         [Some(test), swapped].into_iter().flatten().find_map(|comparison| {
             let step = self.step_of(&comparison.left, comparison.bits)?;
             let is_test = self.stays(&comparison.right, comparison.bits) && comparison.left.times.abs() == 1;

@@ -19,7 +19,7 @@ const RBP: u8 = 5;
 
 /// The place in the source that an instruction was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct CodeSource {
     /// The blocks around it, outermost first.
     pub blocks: Vec<SourceBlock>,
     /// Where it is written.
@@ -48,7 +48,7 @@ pub struct SourceBlock {
     pub variables: Vec<(String, u32)>,
 }
 
-impl Source {
+impl CodeSource {
     fn is_in(&self, block: u32) -> bool {
         self.blocks.iter().any(|one| one.id == block)
     }
@@ -71,7 +71,7 @@ enum Body {
 
 impl Body {
     /// True if nothing says that it is none of it.
-    fn may_have(&self, source: Option<&Source>) -> bool {
+    fn may_have(&self, source: Option<&CodeSource>) -> bool {
         match (self, source) {
             (Body::Block(block, _), Some(source)) => source.is_in(*block),
             _ => true,
@@ -79,7 +79,7 @@ impl Body {
     }
 
     /// True if it is known to be a part of it, the beginning of a counting loop aside.
-    fn has(&self, source: Option<&Source>) -> bool {
+    fn has(&self, source: Option<&CodeSource>) -> bool {
         let Some(source) = source else { return false };
         let SourcePosition { file, line, column } = &source.position;
         match self {
@@ -97,7 +97,7 @@ impl Body {
     }
 
     /// True of an instruction that belongs to the test.
-    fn tests_in(&self, source: Option<&Source>) -> bool {
+    fn tests_in(&self, source: Option<&CodeSource>) -> bool {
         let Some(source) = source else { return false };
         match self {
             Body::Block(block, head) => source.is_in(*block) && source.position == *head,
@@ -109,7 +109,7 @@ impl Body {
     }
 
     /// True if it lies in the same copies of functions.
-    fn is_beside(&self, source: &Source) -> bool {
+    fn is_beside(&self, source: &CodeSource) -> bool {
         match self {
             Body::Lines { copies, file, .. } => source.position.file == *file && source.copies() == *copies,
             Body::Block(..) | Body::Unknown => false,
@@ -187,8 +187,8 @@ impl Look<'_> {
     fn body(&self) -> Body {
         let calls = self.flow.calls.iter().filter(|call| self.is_inside(call.block)).map(|call| call.at);
         let tests: Vec<ProcAddr> = self.tests.iter().map(|block| self.flow.blocks[*block].last).collect();
-        let tests: Option<Vec<Source>> = tests.into_iter().map(|at| self.surroundings.source(at)).collect();
-        let calls: Option<Vec<Source>> = calls.map(|at| self.surroundings.source(at)).collect();
+        let tests: Option<Vec<CodeSource>> = tests.into_iter().map(|at| self.surroundings.source(at)).collect();
+        let calls: Option<Vec<CodeSource>> = calls.map(|at| self.surroundings.source(at)).collect();
         let (Some(tests), Some(calls)) = (tests, calls) else { return Body::Unknown };
         let Some(test) = tests.first() else { return Body::Unknown };
         let head = &test.position;

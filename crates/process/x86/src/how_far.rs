@@ -8,7 +8,7 @@
 
 use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
-use crate::copied::Source;
+use crate::copied::CodeSource;
 use crate::lent::{Lender, is_call, is_write, on_stack};
 use crate::linear::{Extension, Linear, ReadablePlace, State, Value};
 use crate::owned::{Care, Question, Returned};
@@ -96,7 +96,7 @@ pub trait Surroundings {
     }
 
     /// Where in the source the instruction at an address is from, if debugging information tells all of it.
-    fn source(&self, _at: ProcAddr) -> Option<Source> {
+    fn source(&self, _at: ProcAddr) -> Option<CodeSource> {
         None
     }
 

@@ -10,7 +10,7 @@
 //!   `jmp island`; the island runs the displaced instructions, then the probe, then the `ret`.
 //!
 //! The order of work: [`analyse`] a [`FunctionCode`] to an [`Analysis`], offer its padding with [`offer_padding`],
-//! ask [`function_sites`] (or [`entry_site`], [`exit_sites`]) where to patch, and [`relocate`] what a [`PatchSite`]
+//! ask [`function_sites`] where to patch, and [`relocate`] what a [`PatchSite`]
 //! displaces. Whatever can't be done safely is a [`Refusal`] that says why.
 //!
 //! Code, tables and springboards lie at addresses of a process ([`trimtab_types::ProcAddr`]); a file that is not loaded
@@ -74,7 +74,7 @@ pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use bound::{LoopBound, NoBound, loop_bound};
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
-pub use copied::{Source, SourceBlock, SourcePosition};
+pub use copied::{CodeSource, SourceBlock, SourcePosition};
 pub use copyable::{NotCopyable, check_copyable};
 pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
@@ -89,19 +89,19 @@ pub use how_far::{HowFar, Surroundings, Unsure, how_far};
 pub use instruction::direct_branches;
 pub use island::{ISLAND_OVERHEAD_MAX, Purpose, WindowCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
-pub use linear::{Comparison, Extension, Linear, ReadablePlace};
-pub use listing::{Line, disassemble};
+pub use linear::{ComparedValues, Extension, Linear, ReadablePlace};
+pub use listing::{CodeLine, disassemble};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
 pub use owned::{Care, Returned, keeps_address, leaves_alone, passes_own};
-pub use point::{LoopPlace, loop_sites, point_site};
+pub use point::{PassPlace, loop_sites, point_site};
 pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
-pub use site::{FunctionSites, JumpForm, PatchSite, SiteKind, entry_site, exit_sites, function_sites, own_sites};
+pub use site::{FunctionSites, JumpForm, PatchSite, SiteKind, function_sites, own_sites};
 pub use springboard::{Springboards, offer_padding};
 pub use stack_course::{
-    Course, GENERAL_REGISTERS, Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow,
+    Course, GENERAL_REGISTERS, HeldValue, OurCode, STACK_POINTER, StackOrigin, StackPlace, StackState, follow,
 };
 pub use writer::{Inline, InlineNumbers, InlineSlot, ProbeCode};
 pub use written::{writes_or_lends, writes_through};

@@ -126,7 +126,7 @@ impl Linear {
 
 /// Two values that are compared, and how the condition `left ? right` is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison {
+pub struct ComparedValues {
     /// As the first operand of `cmp`.
     pub left: Linear,
     /// As the second.
@@ -145,9 +145,9 @@ pub(crate) enum Value {
     /// Of two places, by an instruction of as many bits as both have.
     Sum(Linear, Linear),
     /// 1 if this holds, else 0.
-    Truth(Comparison),
+    Truth(ComparedValues),
     /// 1 or 0, and this holds at least where it is 1 (`true`) or 0 (`false`), as of conditions joined by `&&` or `||`.
-    Half(Comparison, bool),
+    Half(ComparedValues, bool),
 }
 
 impl Value {
@@ -157,10 +157,10 @@ impl Value {
             Value::Linear(Linear { place: None, add: number @ (0 | 1), .. }) => Some(number == 1),
             _ => None,
         };
-        let of_truth = |truth: Comparison, is_one: bool| {
+        let of_truth = |truth: ComparedValues, is_one: bool| {
             // Where the constant is 1, only 0 says something of the truth.
             let held = if is_one { opposite(truth.condition) } else { Some(truth.condition) };
-            held.map_or(Value::Unknown, |condition| Value::Half(Comparison { condition, ..truth }, !is_one))
+            held.map_or(Value::Unknown, |condition| Value::Half(ComparedValues { condition, ..truth }, !is_one))
         };
         match (self, other) {
             (Value::Truth(truth), number) | (number, Value::Truth(truth)) if of_constant(number).is_some() => {
@@ -212,9 +212,9 @@ enum Flags {
         bits: u32,
     },
     /// A truth was compared with zero.
-    Truth(Comparison),
+    Truth(ComparedValues),
     /// The same of a half of one.
-    Half(Comparison, bool),
+    Half(ComparedValues, bool),
 }
 
 /// The meaning of the carry flag behind a comparison.
@@ -445,7 +445,7 @@ impl State {
                     (Value::Half(truth, when), _) => Some(Value::Half(truth, !when)),
                     (Value::Truth(truth), _) => {
                         let condition = opposite(truth.condition)?;
-                        Some(Value::Truth(Comparison { condition, ..truth }))
+                        Some(Value::Truth(ComparedValues { condition, ..truth }))
                     }
                     _ => None,
                 }
@@ -575,7 +575,7 @@ impl State {
     }
 
     /// The comparison that a condition stands for.
-    pub(crate) fn comparison(&self, condition: ConditionCode) -> Option<Comparison> {
+    pub(crate) fn comparison(&self, condition: ConditionCode) -> Option<ComparedValues> {
         let is_unsigned =
             matches!(condition, ConditionCode::a | ConditionCode::ae | ConditionCode::b | ConditionCode::be);
         match self.flags {
@@ -586,24 +586,24 @@ impl State {
                     _ if is_unsigned => return None,
                     _ => condition,
                 };
-                Some(Comparison { left, right, bits, condition })
+                Some(ComparedValues { left, right, bits, condition })
             }
             // The sign and so on of a truth are not asked for by compilers.
             Flags::Truth(truth) => match condition {
                 ConditionCode::ne => Some(truth),
-                ConditionCode::e => Some(Comparison { condition: opposite(truth.condition)?, ..truth }),
+                ConditionCode::e => Some(ComparedValues { condition: opposite(truth.condition)?, ..truth }),
                 _ => None,
             },
             // Of a sum only whether it is the same can be told, as it may have wrapped around.
             Flags::Apart { one, rest, bits } if matches!(condition, ConditionCode::e | ConditionCode::ne) => {
-                Some(Comparison { left: one, right: rest, bits, condition })
+                Some(ComparedValues { left: one, right: rest, bits, condition })
             }
             Flags::Apart { .. } | Flags::Half(..) | Flags::Unknown => None,
         }
     }
 
     /// The comparison that holds at least where a branch with this condition is taken (`true`), or where it is not.
-    pub(crate) fn half(&self, condition: ConditionCode) -> Option<(Comparison, bool)> {
+    pub(crate) fn half(&self, condition: ConditionCode) -> Option<(ComparedValues, bool)> {
         match (&self.flags, condition) {
             (Flags::Half(truth, when), ConditionCode::ne) => Some((*truth, *when)),
             (Flags::Half(truth, when), ConditionCode::e) => Some((*truth, !when)),

@@ -7,7 +7,7 @@ use trimtab_types::ProcAddr;
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct CodeLine {
     /// Where it stands.
     pub address: ProcAddr,
     /// Its bytes.
@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 /// The instructions of `bytes` at `address`, one behind the other. Bytes that are no instruction are a line each.
-pub fn disassemble(bytes: &[u8], address: ProcAddr) -> Vec<Line> {
+pub fn disassemble(bytes: &[u8], address: ProcAddr) -> Vec<CodeLine> {
     let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
@@ -49,7 +49,7 @@ pub fn disassemble(bytes: &[u8], address: ProcAddr) -> Vec<Line> {
             target = target_of(&instruction);
         }
         let address = ProcAddr(address.0.wrapping_add(at as u64));
-        lines.push(Line { address, bytes: bytes[at..end].to_vec(), text, target });
+        lines.push(CodeLine { address, bytes: bytes[at..end].to_vec(), text, target });
     }
     lines
 }

@@ -56,7 +56,7 @@ pub fn point_site(
 
 /// Where the passes of a loop are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopPlace {
+pub enum PassPlace {
     /// At its header: one pass more than iterations if the loop ends where its condition is tested first.
     Header,
     /// In the block that leads back to the header.
@@ -81,13 +81,13 @@ pub fn loop_sites(
     flow: &ControlFlow,
     found: &Loop,
     may_take: &dyn Fn(&PatchSite) -> bool,
-) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
+) -> Result<(Vec<PatchSite>, PassPlace), Refusal> {
     if !found.is_counted_at_header {
         return Err(Refusal::Irreducible { header: found.header_at });
     }
     let places = LoopPlaces { code, analysis, flow, may_take };
     let refusal = match point_site(code, analysis, found.header_at, &mut places.padding()) {
-        Ok(site) if may_take(&site) => return Ok((vec![site], LoopPlace::Header)),
+        Ok(site) if may_take(&site) => return Ok((vec![site], PassPlace::Header)),
         Ok(site) => Refusal::Taken { at: site.at },
         Err(refusal) => refusal,
     };
@@ -96,13 +96,13 @@ pub fn loop_sites(
     let one = |site: Option<PatchSite>, place| Some((vec![site?], place));
     // A way back may leave a loop inside at the same time: such a latch is passed in each of that one's passes.
     let in_latch = || match latches[..] {
-        [latch] if places.is_of(found, latch) => one(places.inside(latch), LoopPlace::Latch),
+        [latch] if places.is_of(found, latch) => one(places.inside(latch), PassPlace::Latch),
         _ => None,
     };
     in_latch()
-        .or_else(|| one(places.at_call(found, &latches), LoopPlace::Call))
-        .or_else(|| one(places.inside(found.header), LoopPlace::Inside))
-        .or_else(|| Some((places.ways_back(found)?, LoopPlace::WaysBack)))
+        .or_else(|| one(places.at_call(found, &latches), PassPlace::Call))
+        .or_else(|| one(places.inside(found.header), PassPlace::Inside))
+        .or_else(|| Some((places.ways_back(found)?, PassPlace::WaysBack)))
         .ok_or(refusal)
 }
 

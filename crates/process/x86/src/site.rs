@@ -127,27 +127,6 @@ fn chosen(
     FunctionSites { entry, exits }
 }
 
-/// The entry of [`function_sites`].
-///
-/// # Errors
-/// Why calls can't be seen.
-pub fn entry_site(
-    code: &FunctionCode<'_>,
-    analysis: &Analysis,
-    springboards: &mut Springboards,
-) -> Result<PatchSite, Refusal> {
-    function_sites(code, analysis, springboards).entry
-}
-
-/// The exits of [`function_sites`].
-pub fn exit_sites(
-    code: &FunctionCode<'_>,
-    analysis: &Analysis,
-    springboards: &mut Springboards,
-) -> Vec<(Exit, Result<PatchSite, Refusal>)> {
-    function_sites(code, analysis, springboards).exits
-}
-
 /// Bytes that the function's own patches overwrite and that springboards must therefore leave alone.
 pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<ProcAddr>> {
     Draft::new(code, analysis).reserved()

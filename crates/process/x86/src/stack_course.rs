@@ -27,7 +27,7 @@ const STEPS_PER_BYTE_MAX: usize = 64;
 
 /// The place in the program at which everything was as it is described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum StackOrigin {
     /// The program's instruction at this address, before it runs.
     Instruction(ProcAddr),
     /// The first instruction of a function of ours, right after the call.
@@ -45,7 +45,7 @@ pub enum StackPlace {
 
 /// The value of a register or a word of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum HeldValue {
     /// The value of this register at the origin.
     Register(usize),
     /// A place on the stack.
@@ -56,11 +56,11 @@ pub enum Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackState {
     /// Where everything was as the program had it.
-    pub origin: Origin,
+    pub origin: StackOrigin,
     /// The value of each general register.
-    pub registers: [Option<Held>; GENERAL_REGISTERS],
+    pub registers: [Option<HeldValue>; GENERAL_REGISTERS],
     /// The values of words of the stack; only those that were written since.
-    pub words: BTreeMap<StackPlace, Held>,
+    pub words: BTreeMap<StackPlace, HeldValue>,
 }
 
 /// A piece of our code with the ways into it.
@@ -71,7 +71,7 @@ pub struct OurCode<'a> {
     /// The code; constants may lie between.
     pub bytes: &'a [u8],
     /// Addresses where it is entered, with what is known there.
-    pub entries: &'a [(ProcAddr, Origin)],
+    pub entries: &'a [(ProcAddr, StackOrigin)],
     /// Copies of the program's instructions by their addresses here, with the addresses of the originals.
     pub copies: &'a BTreeMap<ProcAddr, ProcAddr>,
 }
@@ -107,9 +107,9 @@ impl StackPlace {
 
 impl StackState {
     /// Everything as at `origin`.
-    pub fn at(origin: Origin) -> StackState {
-        let mut registers = std::array::from_fn(|number| Some(Held::Register(number)));
-        registers[STACK_POINTER] = Some(Held::Place(StackPlace::Origin(0)));
+    pub fn at(origin: StackOrigin) -> StackState {
+        let mut registers = std::array::from_fn(|number| Some(HeldValue::Register(number)));
+        registers[STACK_POINTER] = Some(HeldValue::Place(StackPlace::Origin(0)));
         StackState { origin, registers, words: BTreeMap::new() }
     }
 
@@ -121,7 +121,7 @@ impl StackState {
     /// The place whose address a register holds.
     pub fn place_in(&self, register: usize) -> Option<StackPlace> {
         match self.registers[register] {
-            Some(Held::Place(place)) => Some(place),
+            Some(HeldValue::Place(place)) => Some(place),
             _ => None,
         }
     }
@@ -147,7 +147,7 @@ impl StackState {
 
     /// Memory below the stack pointer belongs to nobody.
     fn set_stack(&mut self, place: Option<StackPlace>) {
-        self.registers[STACK_POINTER] = place.map(Held::Place);
+        self.registers[STACK_POINTER] = place.map(HeldValue::Place);
         if let Some(stack) = place {
             self.words.retain(|word, _| word.since(stack).is_none_or(|above| above >= 0));
         }
@@ -223,7 +223,7 @@ impl Following<'_> {
     fn come_to(&mut self, address: ProcAddr, state: StackState) {
         let Some(instruction) = self.decode(address) else { return };
         let copied = self.code.copies.get(&address);
-        let state = copied.map_or(state, |original| StackState::at(Origin::Instruction(*original)));
+        let state = copied.map_or(state, |original| StackState::at(StackOrigin::Instruction(*original)));
         match self.course.states.get_mut(&address) {
             Some((_, known)) => {
                 if !known.meet(&state) {
@@ -249,7 +249,7 @@ impl Following<'_> {
                 // A copy's length is its original's, so what follows that is known from the tables, too.
                 let copied = self.code.copies.get(&address);
                 let after = copied.map(|original| ProcAddr(original.0.wrapping_add(instruction.len() as u64)));
-                let state = after.map_or(state, |after| StackState::at(Origin::Instruction(after)));
+                let state = after.map_or(state, |after| StackState::at(StackOrigin::Instruction(after)));
                 self.come_to(next, state);
             }
             FlowControl::UnconditionalBranch => self.come_to(ProcAddr(instruction.near_branch_target()), state),
@@ -317,7 +317,7 @@ impl Following<'_> {
     /// An instruction whose first operand becomes an address.
     fn added(&mut self, instruction: &Instruction, state: &mut StackState, place: Option<StackPlace>) {
         match (register_of(instruction, 0), place) {
-            (Some(to), Some(place)) => set(state, to, Some(Held::Place(place))),
+            (Some(to), Some(place)) => set(state, to, Some(HeldValue::Place(place))),
             _ => self.others(instruction, state),
         }
     }
@@ -341,9 +341,9 @@ impl Following<'_> {
     }
 }
 
-fn set(state: &mut StackState, register: usize, held: Option<Held>) {
+fn set(state: &mut StackState, register: usize, held: Option<HeldValue>) {
     match (register, held) {
-        (STACK_POINTER, Some(Held::Place(place))) => state.set_stack(Some(place)),
+        (STACK_POINTER, Some(HeldValue::Place(place))) => state.set_stack(Some(place)),
         (STACK_POINTER, _) => state.set_stack(None),
         _ => state.registers[register] = held,
     }
@@ -410,8 +410,8 @@ fn pop(instruction: &Instruction, state: &mut StackState) {
 /// A call has returned. Routines of ours may change what their callers have saved; that is found in the saved words then.
 fn called(state: &mut StackState) {
     for number in (0..GENERAL_REGISTERS).filter(|number| *number != STACK_POINTER) {
-        let is_saved = state.words.values().any(|held| *held == Held::Register(number));
-        if !GIVEN_BACK.contains(&number) || (is_saved && state.registers[number] == Some(Held::Register(number))) {
+        let is_saved = state.words.values().any(|held| *held == HeldValue::Register(number));
+        if !GIVEN_BACK.contains(&number) || (is_saved && state.registers[number] == Some(HeldValue::Register(number))) {
             state.registers[number] = None;
         }
     }

@@ -8,7 +8,7 @@ use iced_x86::code_asm::*;
 use std::collections::BTreeMap;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, PatchSite, Refusal, SiteKind, analyse, given_addresses,
+    Analysis, CodeRange, ControlFlow, FunctionCode, PassPlace, PatchSite, Refusal, SiteKind, analyse, given_addresses,
     loop_sites,
 };
 
@@ -264,13 +264,13 @@ fn dominators_and_calls() {
 
 #[test]
 fn where_a_loop_is_seen() {
-    type Want = Result<(&'static str, LoopPlace), &'static str>;
+    type Want = Result<(&'static str, PassPlace), &'static str>;
     let rows: &[(&str, &str, Want)] = &[
-        ("room_at_the_header", ". A . small small je:A ret", Ok(("A", LoopPlace::Header))),
-        ("call_at_the_header", ". A call small je:A ret", Ok(("A", LoopPlace::Header))),
+        ("room_at_the_header", ". A . small small je:A ret", Ok(("A", PassPlace::Header))),
+        ("call_at_the_header", ". A call small je:A ret", Ok(("A", PassPlace::Header))),
         // The header is one byte before a place that is jumped to.
-        ("room_at_the_latch", ". A tiny B . je:B L small . . jmp:A", Ok(("L", LoopPlace::Latch))),
-        ("jumped_into", ". je:B A . . B . . je:A ret", Ok(("A", LoopPlace::Header))),
+        ("room_at_the_latch", ". A tiny B . je:B L small . . jmp:A", Ok(("L", PassPlace::Latch))),
+        ("jumped_into", ". je:B A . . B . . je:A ret", Ok(("A", PassPlace::Header))),
         ("no_block_for_all", ". je:B A . je:C B . je:A C . je:A jmp:B ret", Err("irreducible loop")),
     ];
     for (name, text, want) in rows {
@@ -289,17 +289,17 @@ fn a_loop_is_seen_where_patches_may_be_taken() {
     let at = |label: &str| lab.places[label];
     let not_at = |label: &'static str| move |site: &PatchSite| site.at != at(label);
     let (sites, place) = lab.loop_seen(&not_at("A")).expect("there is room behind the first instruction");
-    assert_eq!((point(&sites), place), (at("M"), LoopPlace::Inside));
+    assert_eq!((point(&sites), place), (at("M"), PassPlace::Inside));
     let from_n_on = |site: &PatchSite| site.at >= at("N");
     let (sites, place) = lab.loop_seen(&from_n_on).expect("both ways back have room");
-    assert_eq!((sites.len(), place), (2, LoopPlace::WaysBack));
+    assert_eq!((sites.len(), place), (2, PassPlace::WaysBack));
     assert!(matches!(sites[1].kind, SiteKind::Exit(_)), "only the side that is taken: {sites:?}");
     let refusal = lab.loop_seen(&|_| false).expect_err("everything is taken");
     assert_eq!(refusal.label(), "taken");
 }
 
 impl Lab {
-    fn loop_seen(&self, may_take: &dyn Fn(&PatchSite) -> bool) -> Result<(Vec<PatchSite>, LoopPlace), Refusal> {
+    fn loop_seen(&self, may_take: &dyn Fn(&PatchSite) -> bool) -> Result<(Vec<PatchSite>, PassPlace), Refusal> {
         let analysis = self.analysis();
         let flow = ControlFlow::of(&analysis);
         let found = flow.loop_numbered(&[1]).expect("there is a loop");

@@ -19,8 +19,8 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, PatchSite, ProbeBytes,
-    ProbePlace, ReadablePlace, Refusal, Returned, SiteKind, Source, Surroundings, WriteProbe, analyse,
+    Analysis, Care, CodeRange, CodeSource, ControlFlow, FunctionCode, HowFar, JumpForm, NoBound, PassPlace, PatchSite,
+    ProbeBytes, ProbePlace, ReadablePlace, Refusal, Returned, SiteKind, Surroundings, WriteProbe, analyse,
     build_probe_island, encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own,
     writes_or_lends, writes_through,
 };
@@ -121,7 +121,7 @@ impl Surroundings for Known<'_> {
         self.is_fortran
     }
 
-    fn source(&self, at: ProcAddr) -> Option<Source> {
+    fn source(&self, at: ProcAddr) -> Option<CodeSource> {
         self.library.sources.at(at.0.wrapping_sub(self.library.bias))
     }
 
@@ -349,7 +349,7 @@ impl Library {
         let bound = loop_bound(&code, &analysis, &flow, found).map_err(|why: NoBound| why.to_string())?;
         let (sites, place) =
             loop_sites(&code, &analysis, &flow, found, &|_| true).map_err(|refusal| refusal.to_string())?;
-        if place != LoopPlace::Header || sites[0].jump != JumpForm::Near5 {
+        if place != PassPlace::Header || sites[0].jump != JumpForm::Near5 {
             return Err(format!("it is seen elsewhere: {place:?}"));
         }
         let mut passes = 0;

@@ -22,7 +22,7 @@ use lab::Lab;
 use random::{Random, cases, seed};
 use std::sync::atomic::AtomicU64;
 use trimtab_x86::{
-    ControlFlow, JumpForm, Liveness, LoopPlace, PatchSite, Purpose, Refusal, SiteKind, Springboards, loop_sites,
+    ControlFlow, JumpForm, Liveness, PassPlace, PatchSite, Purpose, Refusal, SiteKind, Springboards, loop_sites,
     own_sites, point_site, way_site,
 };
 
@@ -220,11 +220,11 @@ fn every_pass_of_a_loop_is_seen_once() {
         let (.., all) = lab.compare_counted(&header, &count);
         let back = all.saturating_sub(1);
         match place {
-            LoopPlace::Header | LoopPlace::Inside => assert_eq!(passes, all, "{what}"),
-            LoopPlace::WaysBack if !found.is_irreducible() => assert_eq!(passes, back, "{what}"),
+            PassPlace::Header | PassPlace::Inside => assert_eq!(passes, all, "{what}"),
+            PassPlace::WaysBack if !found.is_irreducible() => assert_eq!(passes, back, "{what}"),
             _ => assert!((back.min(all)..=all + 1).contains(&passes), "{passes} of {all} {place:?}: {what}"),
         }
-        let index = [LoopPlace::Header, LoopPlace::WaysBack].iter().position(|one| *one == place).unwrap_or(2);
+        let index = [PassPlace::Header, PassPlace::WaysBack].iter().position(|one| *one == place).unwrap_or(2);
         seen[index] += u64::from(passes > 0);
     }
     assert!(seen.iter().all(|&seen| seen > cases(CASES) / 200), "at headers, on ways back, elsewhere: {seen:?}");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow};
+use trimtab_x86::{HeldValue, OurCode, STACK_POINTER, StackOrigin, StackPlace, StackState, follow};
 
 const AT: ProcAddr = ProcAddr(0x1000);
 const ORIGINAL: ProcAddr = ProcAddr(0x40_0000);
@@ -13,7 +13,7 @@ const RBP: usize = 5;
 
 fn states(bytes: &[u8], copies: &[(ProcAddr, u64)]) -> BTreeMap<u64, StackState> {
     let copies = copies.iter().map(|(copy, original)| (*copy, ProcAddr(*original))).collect();
-    let entries = [(AT, Origin::Instruction(ORIGINAL))];
+    let entries = [(AT, StackOrigin::Instruction(ORIGINAL))];
     let course = follow(&OurCode { at: AT, bytes, entries: &entries, copies: &copies });
     course.states.into_iter().map(|(at, (_, state))| (at - AT, state)).collect()
 }
@@ -60,8 +60,8 @@ fn a_point_with_red_zone_flags_and_alignment() {
     assert_eq!(depths(&code, &[]), wanted);
     let states = states(&code, &[]);
     assert_eq!(states[&15].place_in(RBP), down(144), "the frame is found by what calls give back");
-    assert_eq!(states[&15].words[&StackPlace::Origin(-144)], Held::Register(RBP));
-    assert_eq!(states[&28].registers[RBP], Some(Held::Register(RBP)));
+    assert_eq!(states[&15].words[&StackPlace::Origin(-144)], HeldValue::Register(RBP));
+    assert_eq!(states[&28].registers[RBP], Some(HeldValue::Register(RBP)));
 }
 
 /// A routine may change what its caller has saved: it is looked for where it was saved.
@@ -70,11 +70,11 @@ fn what_is_saved_is_found_there_behind_a_call() {
     // push rbx; call far; mov rbx, [rsp]; pop rbx; ret
     let code = [0x53, 0xe8, 0, 0, 1, 0, 0x48, 0x8b, 0x1c, 0x24, 0x5b, 0xc3];
     let states = states(&code, &[]);
-    assert_eq!(states[&1].registers[RBX], Some(Held::Register(RBX)));
+    assert_eq!(states[&1].registers[RBX], Some(HeldValue::Register(RBX)));
     assert_eq!(states[&6].registers[RBX], None);
-    assert_eq!(states[&6].words[&StackPlace::Origin(-8)], Held::Register(RBX));
+    assert_eq!(states[&6].words[&StackPlace::Origin(-8)], HeldValue::Register(RBX));
     for at in [10, 11] {
-        assert_eq!(states[&at].registers[RBX], Some(Held::Register(RBX)), "at {at}");
+        assert_eq!(states[&at].registers[RBX], Some(HeldValue::Register(RBX)), "at {at}");
     }
 }
 
@@ -86,7 +86,7 @@ fn copies_begin_anew_at_their_originals() {
     let code = [0x55, 0x48, 0x89, 0xe5, 0x90, 0xe8, 1, 0, 0, 0, 0xcc, 0xc7, 0x04, 0x24, 5, 0, 0, 0, 0xe9, 0, 0, 1, 0];
     let copies = [(AT, 0x40_0000), (AT + 1, 0x40_0001), (AT + 5, 0x40_0010)];
     let found = states(&code, &copies);
-    let origins: Vec<(u64, Origin, Option<StackPlace>)> =
+    let origins: Vec<(u64, StackOrigin, Option<StackPlace>)> =
         found.into_iter().map(|(at, state)| (at, state.origin, state.stack())).collect();
     let wanted = [
         (0, 0x40_0000, 0),
@@ -96,7 +96,7 @@ fn copies_begin_anew_at_their_originals() {
         (11, 0x40_0010, 8),
         (18, 0x40_0010, 8),
     ];
-    let wanted = wanted.map(|(at, origin, depth)| (at, Origin::Instruction(ProcAddr(origin)), down(depth)));
+    let wanted = wanted.map(|(at, origin, depth)| (at, StackOrigin::Instruction(ProcAddr(origin)), down(depth)));
     assert_eq!(origins, wanted);
 }
 

@@ -12,7 +12,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use trimtab_engine::{ExplainedBody, Explanation, NotedLine, Patch, Piece, PieceRole, Refused, Role};
+use trimtab_engine::{ExplainedBody, Explanation, NotedLine, Patch, PatchRole, Piece, PieceRole, Refused};
 use trimtab_types::Pid;
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
@@ -219,12 +219,12 @@ fn named(patch: &Patch) -> String {
     format!("{} of {}", word(patch.role), patch.function)
 }
 
-fn word(role: Role) -> &'static str {
+fn word(role: PatchRole) -> &'static str {
     match role {
-        Role::Entry => "entry",
-        Role::Exit => "exit",
-        Role::Springboard => "springboard",
-        Role::Carrier => "carrier",
+        PatchRole::Entry => "entry",
+        PatchRole::Exit => "exit",
+        PatchRole::Springboard => "springboard",
+        PatchRole::Carrier => "carrier",
     }
 }
 

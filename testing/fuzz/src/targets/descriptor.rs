@@ -9,7 +9,7 @@ use crate::hostile::Target;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::ops::Range;
-use trimtab_session::leftover::{Judged, judge};
+use trimtab_session::leftover::{JudgedLeftover, judge};
 use trimtab_types::procfs::{Mapping, parse_maps};
 
 /// The part of the shared memory that is kept as input, in bytes: headers and patches.
@@ -68,7 +68,7 @@ fn mappings(changes: u8) -> Vec<Mapping> {
 }
 
 /// Only memory of ours is unmapped, gates aside, and nothing is unmapped twice.
-fn check_unmapped(judged: &Judged, maps: &[Mapping]) {
+fn check_unmapped(judged: &JudgedLeftover, maps: &[Mapping]) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for (address, length) in &judged.unmapped {
         ranges.push(*address..address.checked_add(*length).expect("memory ends"));
@@ -86,7 +86,7 @@ fn check_unmapped(judged: &Judged, maps: &[Mapping]) {
 }
 
 /// Patches and undoes them in a page of pretended code.
-fn undo(judged: &Judged) {
+fn undo(judged: &JudgedLeftover) {
     const PAGE_BYTES: usize = 4096;
     let place = |address: u64, bytes: &[u8]| {
         let start = address.wrapping_sub(CODE) as usize;

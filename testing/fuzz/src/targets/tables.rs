@@ -14,7 +14,7 @@ use gimli::{
 use std::collections::BTreeMap;
 use trimtab_symbols::{BaseAt, FrameEntry, FrameRow, KEPT_REGISTERS, KeptAt, write_frames};
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Origin, OurCode, follow};
+use trimtab_x86::{OurCode, StackOrigin, follow};
 
 const CODE_AT: ProcAddr = ProcAddr(0x7f00_0000_0000);
 const RETURN_ADDRESS: Register = Register(16);
@@ -106,7 +106,7 @@ fn operations<'a>(
 
 /// Following code ends, and says nothing of what is not there.
 fn followed(code: &[u8]) {
-    let (entries, copies) = ([(CODE_AT, Origin::Called)], BTreeMap::from([(CODE_AT + 5, ProcAddr(0x40_0000))]));
+    let (entries, copies) = ([(CODE_AT, StackOrigin::Called)], BTreeMap::from([(CODE_AT + 5, ProcAddr(0x40_0000))]));
     let course = follow(&OurCode { at: CODE_AT, bytes: code, entries: &entries, copies: &copies });
     for (range, _) in course.states.values() {
         assert!(range.start >= CODE_AT && range.end <= CODE_AT + code.len() as u64 && !range.is_empty());

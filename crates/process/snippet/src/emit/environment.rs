@@ -116,19 +116,19 @@ pub enum Runs {
 
 /// General registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegisterSet(pub(crate) u16);
+pub struct FreeRegisters(pub(crate) u16);
 
-impl RegisterSet {
+impl FreeRegisters {
     /// These registers; `Rip` and `Rsp` are never in a set.
-    pub fn of(registers: &[ir::Register]) -> RegisterSet {
+    pub fn of(registers: &[ir::Register]) -> FreeRegisters {
         let general = registers.iter().filter(|register| !matches!(register, ir::Register::Rsp | ir::Register::Rip));
-        RegisterSet(general.fold(0, |set, &register| set | 1 << register as u16))
+        FreeRegisters(general.fold(0, |set, &register| set | 1 << register as u16))
     }
 
     /// Registers by the number the processor gives them; 4, the stack pointer, is never in a set.
-    pub fn numbered(numbers: impl Iterator<Item = u8>) -> RegisterSet {
+    pub fn numbered(numbers: impl Iterator<Item = u8>) -> FreeRegisters {
         let general = numbers.filter(|number| *number < 16 && *number != 4);
-        RegisterSet(general.fold(0, |set, number| set | 1 << number))
+        FreeRegisters(general.fold(0, |set, number| set | 1 << number))
     }
 }
 
@@ -161,7 +161,7 @@ pub struct Environment<'a> {
     /// True if no body of the script has to be alone on its thread, as [`super::bodies_are_reentrant`] says.
     pub reentrant: bool,
     /// Registers whose values the program does not need any more.
-    pub free: RegisterSet,
+    pub free: FreeRegisters,
     /// True if the program needs the arithmetic flags: at `When::At` points unless known otherwise.
     pub flags_live: bool,
     /// True if the 128 bytes below the stack pointer may be in use: at `When::At` points unless known otherwise.
@@ -198,7 +198,7 @@ impl<'a> Environment<'a> {
             routines,
             runs: Runs::WhileRecording,
             reentrant: false,
-            free: RegisterSet::default(),
+            free: FreeRegisters::default(),
             flags_live: inside,
             red_zone: inside,
             stack_readable_bytes: if matches!(when, ir::When::Entry | ir::When::Exit) { 8 } else { 0 },

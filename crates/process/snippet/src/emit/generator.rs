@@ -10,7 +10,7 @@
 //!
 //! Next: `frame` writes entry and exit, `integer`, `float` and `condition` values, `statement` the rest.
 
-use crate::emit::environment::{Environment, RegisterSet};
+use crate::emit::environment::{Environment, FreeRegisters};
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::writer::Writer;
 use crate::ir::{Area, Body, Expression, Kind, Register, Statement, Unit, Variable, When, Width};
@@ -214,7 +214,7 @@ impl<'a> Generator<'a> {
 
     /// Registers the program does not need and the body does not name.
     fn free(&self) -> u16 {
-        let RegisterSet(free) = self.environment.free;
+        let FreeRegisters(free) = self.environment.free;
         self.bodies.iter().fold(free, |free, body| free & !named_registers(&body.statements))
     }
 

@@ -15,7 +15,7 @@ use iced_x86::code_asm::*;
 use script::*;
 use shown::shown;
 use std::time::Instant;
-use trimtab_snippet::emit::{Environment, RegisterSet, compile, compile_together};
+use trimtab_snippet::emit::{Environment, FreeRegisters, compile, compile_together};
 use trimtab_snippet::ir::*;
 use world::World;
 
@@ -142,7 +142,7 @@ fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [
         let body = &unit.bodies[number];
         let environment = Environment {
             at: trimtab_types::ProcAddr(at),
-            free: RegisterSet::of(free),
+            free: FreeRegisters::of(free),
             ..world.environment(body.when)
         };
         let code = compile(unit, body, &environment).expect("the body compiles");

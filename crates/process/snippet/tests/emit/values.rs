@@ -8,7 +8,7 @@ use crate::shown::shown;
 use crate::world::{DATA, DATA_LEN, State, WATCHED, World};
 use proptest::prelude::*;
 use std::cell::RefCell;
-use trimtab_snippet::emit::{RegisterSet, compile};
+use trimtab_snippet::emit::{FreeRegisters, compile};
 use trimtab_snippet::ir::*;
 
 const KINDS: [(Area, Kind); 16] = [
@@ -310,7 +310,7 @@ thread_local! {
 }
 
 /// Runs a body twice, so that the second run finds what the first left.
-fn check(list: &[Statement], state: &State, when: When, far: bool, free: RegisterSet) {
+fn check(list: &[Statement], state: &State, when: When, far: bool, free: FreeRegisters) {
     WORLDS.with_borrow_mut(|worlds| {
         let world = &mut worlds[usize::from(far)];
         world.reset();
@@ -333,7 +333,7 @@ fn run_once(
     code: &trimtab_snippet::emit::Code,
     state: &State,
     when: When,
-    free: RegisterSet,
+    free: FreeRegisters,
 ) {
     let mut state = state.clone();
     state.general[4] = world.stack_pointer();
@@ -355,7 +355,7 @@ fn run_once(
         memory.thread.iter_mut().for_each(|word| *word = without_payload(*word));
     }
     let named = unit.bodies[0].statements.iter().map(|statement| format!("{statement:?}")).collect::<String>();
-    for register in REGISTERS.into_iter().filter(|_| free != RegisterSet::default()) {
+    for register in REGISTERS.into_iter().filter(|_| free != FreeRegisters::default()) {
         let mentioned =
             named.contains(&format!("register: {register:?}")) || named.contains(&format!("Register({register:?})"));
         if !mentioned {
@@ -423,7 +423,7 @@ fn check_border(form: &Expression, operator: Binary, constant: &Expression, valu
         if !matches!(form, Expression::Variable { .. }) {
             for condition in [condition.clone(), denied.clone()] {
                 let list = [Statement::If { condition, then: count(0), otherwise: Vec::new() }];
-                check(&list, state, When::At, false, RegisterSet::default());
+                check(&list, state, When::At, false, FreeRegisters::default());
             }
         }
         let list = [
@@ -431,7 +431,7 @@ fn check_border(form: &Expression, operator: Binary, constant: &Expression, valu
             Statement::If { condition, then: count(0), otherwise: count(2) },
             Statement::If { condition: denied, then: count(0), otherwise: count(2) },
         ];
-        check(&list, state, When::Entry, false, RegisterSet::default());
+        check(&list, state, When::Entry, false, FreeRegisters::default());
     }
 }
 
@@ -444,7 +444,7 @@ proptest! {
         state in state(),
         inside in any::<bool>(),
         far in any::<bool>(),
-        free in prop_oneof![Just(RegisterSet::default()), Just(RegisterSet::of(&REGISTERS))],
+        free in prop_oneof![Just(FreeRegisters::default()), Just(FreeRegisters::of(&REGISTERS))],
     ) {
         check(&list, &state, if inside { When::At } else { When::Entry }, far, free);
     }
@@ -462,6 +462,6 @@ proptest! {
         let condition = Expression::Binary(operator, Box::new(left), Box::new(right));
         let then = vec![Statement::Add { variable: 0, value: Expression::Int(1) }];
         let list = vec![Statement::If { condition, then, otherwise: Vec::new() }];
-        check(&list, &state, if inside { When::At } else { When::Exit }, far, RegisterSet::default());
+        check(&list, &state, if inside { When::At } else { When::Exit }, far, FreeRegisters::default());
     }
 }

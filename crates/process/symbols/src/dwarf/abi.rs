@@ -4,7 +4,7 @@
 //!
 //! Next: `function`, which asks.
 
-use super::expression::{Expression, Piece, ValueLocation};
+use super::expression::{Expression, ValueLocation, ValuePiece};
 use super::types::{Encoding, MemberOffset, RecordKind, TypeId, TypeKind, Types};
 use crate::Machine;
 
@@ -182,7 +182,7 @@ fn in_registers(classes: &[Class], registers: &[u16], size: u64) -> ValueLocatio
                 left -= size_bits;
                 let register = if *class == Class::None { None } else { registers.next() };
                 let place = register.map_or(ValueLocation::Gone, |register| ValueLocation::Register(*register));
-                Piece { place, size_bits, offset_bits: 0 }
+                ValuePiece { place, size_bits, offset_bits: 0 }
             });
             ValueLocation::Pieces(pieces.collect())
         }
@@ -191,7 +191,7 @@ fn in_registers(classes: &[Class], registers: &[u16], size: u64) -> ValueLocatio
 
 /// Both halves of a complex number of x87's format.
 fn x87_pair() -> ValueLocation {
-    let piece = |register| Piece { place: ValueLocation::Register(register), size_bits: 128, offset_bits: 0 };
+    let piece = |register| ValuePiece { place: ValueLocation::Register(register), size_bits: 128, offset_bits: 0 };
     ValueLocation::Pieces(X87_RESULTS.map(piece).to_vec())
 }
 

@@ -32,7 +32,7 @@ pub enum ValueLocation {
     /// Nowhere, but these are its bytes.
     Bytes(Vec<u8>),
     /// In several places, from its first byte on.
-    Pieces(Vec<Piece>),
+    Pieces(Vec<ValuePiece>),
     /// Nowhere: the compiler dropped it.
     Gone,
     /// In a place that can't be expressed here, with the reason.
@@ -41,7 +41,7 @@ pub enum ValueLocation {
 
 /// A part of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
+pub struct ValuePiece {
     /// Where it is; never in further pieces.
     pub place: ValueLocation,
     /// How long it is.
@@ -177,7 +177,7 @@ pub(crate) struct Reader<'r, 'u, 'a> {
 struct Machine {
     stack: Vec<Expression>,
     nodes: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<ValuePiece>,
     /// The place by the operations so far, if it is not on the stack.
     place: Option<ValueLocation>,
 }
@@ -375,7 +375,7 @@ impl Machine {
         }
         let place =
             self.place.take().or_else(|| self.stack.pop().map(ValueLocation::Memory)).unwrap_or(ValueLocation::Gone);
-        self.pieces.push(Piece { place, size_bits, offset_bits });
+        self.pieces.push(ValuePiece { place, size_bits, offset_bits });
         Ok(())
     }
 

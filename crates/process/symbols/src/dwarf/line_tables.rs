@@ -47,7 +47,6 @@ pub(super) struct Row {
     pub(super) column: u32,
     pub(super) file: u16,
     pub(super) is_statement: bool,
-    pub(super) ends_prologue: bool,
 }
 
 pub(super) struct Sequence {
@@ -94,7 +93,6 @@ impl Table {
                 column,
                 file: u16::try_from(row.file_index()).unwrap_or(u16::MAX),
                 is_statement: row.is_stmt(),
-                ends_prologue: row.prologue_end(),
             });
         }
         table.rows.truncate(first);
@@ -140,18 +138,5 @@ impl Table {
         let rows = &self.rows[sequence.rows.clone()];
         let after = rows.partition_point(|row| row.addr <= addr);
         rows[..after].last()
-    }
-
-    /// The row a compiler marked as behind the prologue, else the beginning of the second statement: the first is the
-    /// function's opening brace.
-    pub(super) fn body(&self, function: Range<u64>) -> Option<u64> {
-        let after = self.sequences.partition_point(|sequence| sequence.addrs.start <= function.start);
-        let sequence = self.sequences[..after].last().filter(|sequence| sequence.addrs.contains(&function.start))?;
-        let rows = &self.rows[sequence.rows.clone()];
-        let inside = &rows[rows.partition_point(|row| row.addr < function.start)..];
-        let inside = inside.iter().take_while(|row| row.addr < function.end);
-        let marked = inside.clone().find(|row| row.ends_prologue);
-        let second = || inside.clone().find(|row| row.addr > function.start && row.is_statement && row.line > 0);
-        marked.or_else(second).map(|row| row.addr)
     }
 }

@@ -97,19 +97,8 @@ impl<'a> Program<'a> {
         Some(SourcePlace { file: self.file_name(unit, file.into())?, line, column })
     }
 
-    /// Where a function's own code begins, behind what saves registers and makes room: there its parameters are where
-    /// [`super::Variable::place_at`] says, also without optimisation. `None` where no line table tells.
-    pub fn body_of(&self, entry: FileAddr) -> Option<FileAddr> {
-        let unit = self.units.unit(self.unit_at(entry)?).ok()?;
-        let function = self.function_at(entry)?;
-        let (die, _) = self.units.die(function.0).ok()?;
-        let ranges = self.file_ranges(unit, &die);
-        let end = ranges.iter().find(|range| range.contains(&entry))?.end;
-        self.table(unit)?.body(entry.0..end.0).map(FileAddr)
-    }
-
     /// Full names of all source files that line tables name, in order, each once.
-    pub fn source_files(&self) -> Vec<String> {
+    fn source_files(&self) -> Vec<String> {
         let mut names = BTreeSet::new();
         for &(_, unit) in self.line_owners() {
             if let Some(files) = self.units.unit(unit).ok().and_then(|unit| self.files(unit)) {
@@ -117,20 +106,6 @@ impl<'a> Program<'a> {
             }
         }
         names.into_iter().collect()
-    }
-
-    /// The lines of a file from which code was made, ascending.
-    ///
-    /// # Errors
-    /// As [`Program::code_of_line`].
-    pub fn lines_with_code(&self, file: &str) -> Result<Vec<u32>, LookupError> {
-        let (_, tables) = self.tables_of_file(file)?;
-        let mut lines = BTreeSet::new();
-        for (table, numbers) in tables {
-            let rows = table.rows.iter().filter(|row| row.is_statement && row.line > 0 && numbers.contains(&row.file));
-            lines.extend(rows.map(|row| row.line));
-        }
-        Ok(lines.into_iter().collect())
     }
 
     /// The source lines that begin a statement in `range`, as full name and line, in order, each once.

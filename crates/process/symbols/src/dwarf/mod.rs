@@ -48,7 +48,7 @@ mod variable;
 pub use abi::Signature;
 pub use blocks::{InlinedCall, Scope, SourcePlace};
 pub use error::LookupError;
-pub use expression::{BinaryOperator, Expression, Piece, UnaryOperator, ValueLocation};
+pub use expression::{BinaryOperator, Expression, UnaryOperator, ValueLocation, ValuePiece};
 pub use function::Function;
 pub use index::Index;
 #[doc(hidden)]

@@ -49,19 +49,6 @@ impl Variable {
             _ => None,
         }
     }
-
-    /// Its offset in each thread's copy of this file's thread-local data, if it is thread-local.
-    pub fn thread_local_offset(&self) -> Option<u64> {
-        match self.places.first().map(|place| &place.place) {
-            Some(ValueLocation::Memory(Expression::ThreadLocal(offset))) => match **offset {
-                Expression::Constant(offset) => Some(offset),
-                // GCC writes the offset as an address that is never relocated.
-                Expression::Address(offset) => Some(offset.0),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
 }
 
 /// A parameter of a function.

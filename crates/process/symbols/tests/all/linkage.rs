@@ -1,6 +1,6 @@
 //! Slots, stubs, thread-local data and protection; objdump, readelf and the running program are the truth.
 
-use crate::common::{build, named, parse, processed, read, run, without_sections};
+use crate::common::{build, named, parse, read, run, without_sections};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -89,29 +89,6 @@ fn each_slot_is_where_readelf_says() {
 }
 
 #[test]
-fn thread_local_data_is_where_the_program_finds_it() {
-    for (case, flags) in LINKED {
-        let path = build(&format!("linkage-tls-{case}"), "cc", "linkage.c", flags);
-        let output = run(&mut Command::new(&path));
-        let stripped = parse(&processed(&path, ".stripped", "strip", &[])).1;
-        let (_, image) = parse(&path);
-        let mut checked = 0;
-        for line in output.lines().filter_map(|line| line.strip_prefix("tls ")) {
-            let (name, offset) = line.split_once(' ').expect("two words");
-            let local = image.thread_local_named(name).unwrap_or_else(|| panic!("{case}: {name}"));
-            let expected = Some(offset.parse::<i64>().expect("number"));
-            assert_eq!(image.thread_pointer_offset(local.offset), expected, "{case}: {name}");
-            assert_eq!(stripped.thread_pointer_offset(local.offset), expected, "{case}: {name}, stripped");
-            checked += 1;
-        }
-        assert_eq!(checked, 3, "{case}");
-        assert_eq!(image.thread_local_named("buffer").map(|local| local.size), Some(40), "{case}");
-        assert_eq!(image.thread_local_named("main"), None);
-        assert_eq!(image.thread_pointer_offset(u64::MAX), None);
-    }
-}
-
-#[test]
 fn a_static_pie_is_known_without_its_mark() {
     let path = build("linkage-unmarked", "cc", "linkage.c", &["-static-pie"]);
     let mut bytes = read(&path);
@@ -120,23 +97,6 @@ fn a_static_pie_is_known_without_its_mark() {
     let at = bytes.chunks_exact(8).position(|word| word == flags).expect("DT_FLAGS_1") * 8;
     bytes[at + 8..at + 16].fill(0);
     assert_eq!(Image::parse(&bytes).expect("parse").kind, ImageKind::StaticPie);
-}
-
-#[test]
-fn protection_is_what_the_file_promises() {
-    // Nothing is linked in, because one object without the promise takes it from the whole file.
-    for (protection, marks, shadow) in
-        [("full", true, true), ("branch", true, false), ("return", false, true), ("none", false, false)]
-    {
-        let flag = format!("-fcf-protection={protection}");
-        let flags = [flag.as_str(), "-nostdlib", "-shared", "-fPIC", "-Wl,--version-script=versions.map"];
-        let (bytes, image) = parse(&build(&format!("linkage-cet-{protection}"), "cc", "versions.c", &flags));
-        let bare = Image::parse(&without_sections(&bytes)).expect("parse");
-        for image in [image, bare] {
-            assert_eq!(image.protection.branch_marks, marks, "{protection}");
-            assert_eq!(image.protection.shadow_stack, shadow, "{protection}");
-        }
-    }
 }
 
 /// `<name@plt>` labels of a disassembly; of a call's two halves the one that is called.

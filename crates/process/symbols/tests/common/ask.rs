@@ -9,10 +9,9 @@ pub fn ask_everything(facts: &Program<'_>, addrs: &[FileAddr], names: &[&str]) {
     for &addr in addrs {
         let function = facts.function_at(addr);
         let _ = facts.line_at(addr);
-        let _ = facts.body_of(addr);
         let _ = facts.inlined_at(addr);
         for variable in facts.variables_at(addr, &mut types).unwrap_or_default() {
-            let _ = (variable.fixed_address(), variable.thread_local_offset());
+            let _ = variable.fixed_address();
             assert!(variable.place_at(addr) != Some(&ValueLocation::Gone));
         }
         let Some(id) = function else { continue };
@@ -35,10 +34,10 @@ pub fn ask_everything(facts: &Program<'_>, addrs: &[FileAddr], names: &[&str]) {
         }
         let _ = facts.enumerator_named(name, None, &mut types);
     }
-    for file in facts.source_files().iter().take(8) {
-        for line in facts.lines_with_code(file).unwrap_or_default().into_iter().take(8) {
-            let _ = facts.code_of_line(file, line);
-        }
+    for (file, line) in
+        addrs.iter().filter_map(|addr| facts.line_at(*addr)).map(|place| (place.file, place.line)).take(64)
+    {
+        let _ = facts.code_of_line(&file, line);
     }
     for id in types.ids() {
         let _ = (types.name(id), types.size_of(id));

@@ -23,7 +23,6 @@ pub fn ask_image(bytes: &[u8], image: &Image) {
     }
     let _ = image.functions_matching("*t*");
     let _ = image.object_named("table");
-    let _ = image.with_symbols_of(image);
     let _ = restartable_sequences(bytes);
     let _ = exports_one_of(bytes, &["malloc"]);
     for start in [0, 0x5555_5555_4000, u64::MAX - 0xfff] {

@@ -78,6 +78,5 @@ int main(int argc, char **argv) {
     OFFSET(node, hits), OFFSET(pair, right);
     SIZE(struct node), SIZE(struct pair), SIZE(enum color), SIZE(counter_t), SIZE(int), SIZE(long double);
     ADDRESS(global_number), ADDRESS(static_number), ADDRESS(names), ADDRESS(head), ADDRESS(hidden);
-    printf("thread %ld\n", (long)((char *)&local_number - (char *)__builtin_thread_pointer()));
     return 0;
 }

@@ -4,7 +4,7 @@ use gimli::{AttributeValue, DebuggingInformationEntry, EndianSlice, LittleEndian
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use trimtab_x86::{Source, SourceBlock, SourcePosition};
+use trimtab_x86::{CodeSource, SourceBlock, SourcePosition};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
@@ -69,11 +69,11 @@ impl Sources {
         Ok(())
     }
 
-    pub fn at(&self, address: u64) -> Option<Source> {
+    pub fn at(&self, address: u64) -> Option<CodeSource> {
         let position = self.rows.range(..=address).next_back()?.1.clone()?;
         let is_around = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&address));
         let blocks = self.blocks.iter().filter(|(ranges, _)| is_around(ranges)).map(|(_, block)| block.clone());
-        Some(Source { blocks: blocks.collect(), position })
+        Some(CodeSource { blocks: blocks.collect(), position })
     }
 }
 
