@@ -2,8 +2,8 @@
 //!
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
+use crate::not_callable::NotCallable;
 use crate::obstacle::Obstacle;
-use crate::outside_call::NotCallable;
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 use trimtab_x86::NotCopyable;

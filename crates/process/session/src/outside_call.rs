@@ -23,16 +23,15 @@ use crate::error::Error;
 use crate::image_cache::ImageCache;
 use crate::leftover;
 use crate::modules::{Module, Modules};
+use crate::not_callable::{NotCallable, PATIENCE};
 use crate::pages::{PatchBytes, without};
-use crate::unwind::{NotUnwound, Standing, frames};
+use crate::unwind::{Standing, frames};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use trimtab_os::{Called, FunctionCall, Gadgets, MappingTable, Memory, Stopped, find_gadgets, used_stack};
 use trimtab_symbols::SlotTarget;
 use trimtab_types::{Pid, ProcAddr};
 
-/// How long the right moment is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks: longer and longer, and never in step with the program.
 const LOOK_EVERY_US: [u64; 5] = [1_700, 3_100, 5_300, 11_300, 23_900];
 /// Functions of the C library around those of a thread: the one that started it and the one that called that.
@@ -88,79 +87,6 @@ const SLEEPS: [&str; 44] = [
     "wait4",
     "write",
 ];
-
-/// Why no thread of a process can call a function, in half a sentence.
-#[derive(Debug, thiserror::Error)]
-pub enum NotCallable {
-    /// Its calls may fail, and nobody may see that.
-    #[error("where it keeps errno is not known")]
-    NoErrno,
-    /// No file of it is known to be one.
-    #[error("which of its files is the C library can't be told")]
-    NoLibrary,
-    /// The function is somebody else's.
-    #[error("{name} is no function of a shared C library, and the program may be in the middle of what it uses")]
-    NotOfLibrary {
-        /// The function.
-        name: String,
-    },
-    /// A function of the C library's may lead into the program.
-    #[error("the program itself has {name}, which the function may call")]
-    OwnFunction {
-        /// A function of the program.
-        name: String,
-    },
-    /// Code of the C library's is not what is known of it.
-    #[error("the code of {file} is not what its file has: a tool or a library of the program has changed it")]
-    CodeChanged {
-        /// The file.
-        file: String,
-    },
-    /// It has compiled what the C library does otherwise.
-    #[error("{file} may be in the middle of writing to a stream in place")]
-    WritesInPlace {
-        /// The file.
-        file: String,
-    },
-    /// It stayed so for as long as it is waited for.
-    #[error("at no moment of {} s could it be interrupted safely: {why}", PATIENCE.as_secs())]
-    NoMoment {
-        /// Why not at the last one.
-        why: Box<NotCallable>,
-    },
-    /// All threads wait.
-    #[error("no thread of it computes")]
-    NoThread,
-    /// One thread stands in the way.
-    #[error("thread {tid}: {why}")]
-    OfThread {
-        /// The thread.
-        tid: i32,
-        /// Why.
-        why: Box<NotCallable>,
-    },
-    /// The thread may be on a stack that has no room.
-    #[error("it is on no stack of its own")]
-    NoStack,
-    /// It is not known where the thread is.
-    #[error(transparent)]
-    NotUnwound(#[from] NotUnwound),
-    /// The thread is where the call may not find it.
-    #[error("it is in {function}")]
-    Inside {
-        /// The function.
-        function: String,
-    },
-    /// The kernel may move the thread.
-    #[error("it may be in a restartable sequence")]
-    Restartable,
-    /// The kernel does not say if it may.
-    #[error("whether it is in a restartable sequence is not known: {0}")]
-    RestartableUnknown(trimtab_os::Error),
-    /// The kernel refused the call.
-    #[error("{0}")]
-    Refused(trimtab_os::Error),
-}
 
 /// The outcome of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@
 use crate::error::Error;
 use crate::image_cache::ImageCache;
 use crate::modules::Modules;
-use crate::unwind::{KnownRules, NotUnwound, Standing, Walk};
+use crate::not_callable::NotUnwound;
+use crate::unwind::{KnownRules, Standing, Walk};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use trimtab_os::{MappingTable, Memory, Stopped, Thread};

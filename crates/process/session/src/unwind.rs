@@ -7,6 +7,7 @@
 //! Next: `outside_call`, which decides by it whether a thread may be interrupted; `sample`, which counts.
 
 use crate::modules::Modules;
+use crate::not_callable::NotUnwound;
 use crate::threads::is_call;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -56,32 +57,6 @@ impl Registers {
             None => None,
         }
     }
-}
-
-/// Why the functions around a place are not all known, as part of a sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotUnwound {
-    /// There are more than are looked for.
-    #[error("it is more than {calls} calls deep")]
-    TooDeep {
-        /// So many.
-        calls: usize,
-    },
-    /// A caller's registers can't be had.
-    #[error("what was saved on its stack at {stack:#x} is not known")]
-    Lost {
-        /// The stack pointer.
-        stack: u64,
-    },
-    /// No unwind entry holds there.
-    #[error("it is in code that no table describes ({address:#x})")]
-    NoTable {
-        /// Where.
-        address: u64,
-    },
-    /// The functions around it were interrupted anywhere.
-    #[error("it is in a signal handler")]
-    InSignalHandler,
 }
 
 /// The functions that `thread` is in, innermost first.
