@@ -15,7 +15,9 @@ use trimtab_measure::{NestSampler, counted_numbers, dotted, has_static_mpi, scri
 use trimtab_script::{CountedLoops, LoopCount, LoopPoint, NotCounted, Summary, Target, line_at};
 use trimtab_track::{ProcFs, RankProcess, find_job_in};
 use trimtab_types::{FileAddr, Pid};
-use trimtab_window::{Bursts, Counted, InStep, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
+use trimtab_window::{
+    Bursts, Counted, InStep, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, Unusable, choose_loop,
+};
 
 /// Between two looks at stacks, in turn: never in step with the program for long.
 const LOOK_EVERY_MS: [u64; 7] = [23, 31, 27, 41, 29, 37, 19];
@@ -322,6 +324,7 @@ impl Looks {
 
 /// Each loop on the rank that has passed it least.
 fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
+    let is_below_recursion = matches!(nest.unknown_around(), Some(Unusable::Recursive(_)));
     let least = |(one, count): (&NestLoop, &LoopCount)| {
         let of_ranks =
             count.ranks.values().map(|rank| Passes { passes: rank.passes, with_mpi: rank.with_mpi.unwrap_or(0) });
@@ -330,7 +333,9 @@ fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
         let is_unseen = count.witnessed == Some(0);
         let is_hidden = count.can_not_be_counted() && !is_unseen;
         let passes = passes.or(is_unseen.then(Passes::default));
-        Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false, is_around_left: false }
+        let is_in_recursion = is_below_recursion && count.ranks.values().all(|rank| rank.with_mpi.is_some());
+        let is_seen_in_mpi = one.is_seen_in_mpi;
+        Counted { passes, is_seen_in_mpi, is_hidden, is_in_bursts: false, is_around_left: false, is_in_recursion }
     };
     nest.loops.iter().zip(counts).map(least).collect()
 }

@@ -32,6 +32,8 @@ const SIGHT_PART_MAX: f64 = 1.0 / 2.0;
 const BURST_SECONDS: f64 = 0.05;
 /// Of so many passes of a main loop at least one has a call of MPI in it.
 const PASSES_PER_MPI_PASS_MAX: u64 = 10;
+/// The part of the passes of a loop below a function that calls itself which have calls of MPI, if it is a main loop.
+const IN_RECURSION_WITH_CALLS_MIN: f64 = 0.9;
 
 /// A function of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -356,13 +358,18 @@ pub struct Counted {
     pub is_in_bursts: bool,
     /// A loop inside of it was left before, and it still runs: that one may have been a part of its passes.
     pub is_around_left: bool,
+    /// A function that calls itself lies around all known loops: it may be one loop of a program's script and another.
+    pub is_in_recursion: bool,
 }
 
 impl Counted {
-    /// True if an iteration may be a pass of it: passes can be counted, and MPI is called in them.
+    /// True if an iteration may be a pass of it: passes can be counted, and MPI is called in them. Below a function that
+    /// calls itself, in nearly all of them: where a program interprets a script of its own, one loop of it runs all those of
+    /// the script, and passes of some of these have no calls.
     fn may_be_main(&self) -> bool {
-        self.passes.is_some_and(|counted| {
-            self.is_seen_in_mpi || counted.with_mpi * PASSES_PER_MPI_PASS_MAX >= counted.passes.max(1)
+        self.passes.is_some_and(|Passes { passes, with_mpi }| match self.is_in_recursion && passes >= PASSES_MIN {
+            true => with_mpi as f64 >= IN_RECURSION_WITH_CALLS_MIN * passes as f64,
+            false => self.is_seen_in_mpi || with_mpi * PASSES_PER_MPI_PASS_MAX >= passes.max(1),
         })
     }
 

@@ -377,14 +377,21 @@ impl Count {
         (0..self.watched.len()).filter(|position| !self.watched[*position].is_hidden).find(is_it)
     }
 
-    /// As the rule sees them, where a loop inside of `around_left` was left before.
-    fn counted(&self, around_left: &BTreeSet<LoopName>) -> Vec<Counted> {
+    /// As the rule sees them, where a loop inside of `around_left` was left before, and all may be in a recursion.
+    fn counted(&self, around_left: &BTreeSet<LoopName>, is_in_recursion: bool) -> Vec<Counted> {
         let one = |(position, watched): (usize, &Watched)| {
             let is_hidden = watched.is_hidden && self.passed.most[position] > 0;
             let passes = Some(self.passed.least[position]).filter(|_| !is_hidden && self.is_in_step(position));
             let is_in_bursts = self.bursts[position].are_there();
             let is_around_left = around_left.contains(&watched.name);
-            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden, is_in_bursts, is_around_left }
+            Counted {
+                passes,
+                is_seen_in_mpi: watched.is_seen_in_mpi,
+                is_hidden,
+                is_in_bursts,
+                is_around_left,
+                is_in_recursion,
+            }
         };
         self.watched.iter().enumerate().map(one).collect()
     }
@@ -521,8 +528,11 @@ fn choice(lead: &WindowLead, count: &Count, seconds: f64, limit_s: f64) -> LoopC
         let known = options.known_loop.as_deref();
         let known = known.and_then(|known| count.position_of(&lead.facts.functions, known));
         let known = known.map(|position| (position, count.passed.least[position].passes));
+        let is_in_recursion = matches!(lead.candidates.unknown_around, Some(NestUnknown::Recursive { .. }));
         let kept = known.and_then(|(position, passes)| keep_to(position, passes, seconds, lead.max_seconds));
-        return kept.unwrap_or_else(|| choose_loop(&count.counted(&lead.around_left), seconds, lead.max_seconds));
+        return kept.unwrap_or_else(|| {
+            choose_loop(&count.counted(&lead.around_left, is_in_recursion), seconds, lead.max_seconds)
+        });
     };
     let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
         return LoopChoice::Nothing;
@@ -751,7 +761,7 @@ mod tests {
                 }
                 let functions = [FunctionInfo { name: "loop 1+2 of a".to_owned(), ..FunctionInfo::default() }];
                 let said = none_taken(&functions, &count, 2.0).map(|why| why.to_string()).unwrap_or_default();
-                (count.counted(&BTreeSet::new())[0].passes.is_some(), said)
+                (count.counted(&BTreeSet::new(), false)[0].passes.is_some(), said)
             };
             assert!(counted(&[(0, 300), (1310, 1611)]).0, "probes of one rank were in before those of the other");
             assert!(counted(&[(0, 0), (3, 4)]).0 && !counted(&[(0, 0), (3, 5)]).0, "few passes");

@@ -30,14 +30,18 @@ use trimtab_window::{
 };
 
 /// Functions in which interpreters and event loops do, again and again, what they are told to.
-const INTERPRETERS: [&str; 13] = [
+const INTERPRETERS: [&str; 17] = [
     "_PyEval_EvalFrameDefault",
     "PyEval_EvalFrameEx",
+    "JNI_CreateJavaVM",
     "Rf_eval",
+    "caml_interprete",
+    "execute_ex",
     "luaV_execute",
     "lua_callk",
     "Perl_runops_standard",
     "rb_vm_exec",
+    "scm_call_n",
     "jl_apply_generic",
     "Tcl_EvalObjEx",
     "uv_run",

@@ -166,7 +166,14 @@ fn a_library_without_mpi_has_the_programs_loop_only_where_it_calls_back() {
 
 fn counted(passes: u64, with_mpi: u64) -> Counted {
     let passes = Some(Passes { passes, with_mpi });
-    Counted { passes, is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false, is_around_left: false }
+    Counted {
+        passes,
+        is_seen_in_mpi: false,
+        is_hidden: false,
+        is_in_bursts: false,
+        is_around_left: false,
+        is_in_recursion: false,
+    }
 }
 
 #[test]
@@ -176,6 +183,8 @@ fn the_outermost_loop_that_repeats_in_time_is_taken() {
     let hidden = Counted { is_seen_in_mpi: true, is_hidden: true, ..fast };
     let around_left = |passes| Counted { is_seen_in_mpi: true, is_around_left: true, ..counted(passes, passes) };
     let bursts = Counted { is_in_bursts: true, ..counted(40, 40) };
+    let in_recursion =
+        |passes, with_mpi| Counted { is_seen_in_mpi: true, is_in_recursion: true, ..counted(passes, with_mpi) };
     for (name, loops, elapsed_s, max_s, choice) in [
         ("the outermost, at once", vec![counted(3, 3), counted(30, 30)], 0.1, 60.0, Take(0)),
         ("it may still come", vec![counted(1, 1), counted(30, 30)], 1.9, 60.0, Wait),
@@ -190,6 +199,8 @@ fn the_outermost_loop_that_repeats_in_time_is_taken() {
         ("what is passed very often", vec![counted(3, 3), fast], 0.1, 60.0, Take(0)),
         ("nobody knows what is around", vec![hidden, counted(3, 3)], 0.1, 60.0, Nothing),
         ("around what can't be seen", vec![counted(3, 3), hidden, counted(9, 9)], 0.1, 60.0, Take(0)),
+        ("below a function that calls itself", vec![in_recursion(40, 36)], 0.1, 60.0, Take(0)),
+        ("one for all loops of a script", vec![in_recursion(40, 35)], 2.0, 6.0, Nothing),
         ("none", vec![], 2.0, 6.0, Nothing),
         ("in bursts around steps", vec![bursts, counted(3, 3)], 0.5, 60.0, Wait),
         ("in bursts around steps, later", vec![bursts, counted(3, 3)], 2.0, 60.0, Take(1)),
