@@ -49,6 +49,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-agent", AGENT, false),
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),
+    room("trimtab-forecasts", FORECASTS, false),
     room("trimtab-site", &["trimtab-link", "trimtab-overlay"], false),
     room("trimtab-standing", STANDING, false),
     room("trimtab-controller", CONTROLLER, false),
@@ -163,8 +164,19 @@ const STANDING: &[&str] = &[
     "trimtab-site",
     "trimtab-track",
 ];
+/// Answers need models of all kinds, and what a store keeps; nothing that opens a process.
+const FORECASTS: &[&str] =
+    &["trimtab-corun", "trimtab-history", "trimtab-progress", "trimtab-routine", "trimtab-sensors", "trimtab-store"];
 /// The controller asks agents through the tree, hands out orders and keeps reports; it opens no process.
-const CONTROLLER: &[&str] = &["trimtab-link", "trimtab-overlay", "trimtab-reduce", "trimtab-site", "trimtab-store"];
+const CONTROLLER: &[&str] = &[
+    "trimtab-forecasts",
+    "trimtab-history",
+    "trimtab-link",
+    "trimtab-overlay",
+    "trimtab-reduce",
+    "trimtab-site",
+    "trimtab-store",
+];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.

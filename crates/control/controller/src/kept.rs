@@ -49,7 +49,7 @@ impl From<Error> for Refusal {
 }
 
 /// There is no such job, or it is somebody else's.
-fn nothing_of_yours() -> Refusal {
+pub(crate) fn nothing_of_yours() -> Refusal {
     Refusal(StatusCode::NOT_FOUND, "there is no such job for you; `trimtab list --controller HOST` shows yours".into())
 }
 
@@ -152,6 +152,12 @@ pub(crate) async fn report(
     seen(controller, caller, id, move |store, job| Ok(store.window(&job.id, window)?)).await
 }
 
+/// A job that whoever asks may see.
+pub(crate) fn seen_by(store: &Store, role: &Role, id: &str) -> Result<JobSummary, Refusal> {
+    let job = store.job_called(id)?;
+    if may_see(role, job.owner) { Ok(job) } else { Err(nothing_of_yours()) }
+}
+
 /// Looks at a job that whoever asks may see.
 async fn seen<T: Send + 'static>(
     controller: Arc<Controller>,
@@ -163,10 +169,7 @@ async fn seen<T: Send + 'static>(
     let role = caller.role.clone();
     off_thread(move || {
         let store = controller.store();
-        let job = store.job_called(&id)?;
-        if !may_see(&role, job.owner) {
-            return Err(nothing_of_yours());
-        }
+        let job = seen_by(&store, &role, &id)?;
         look(&store, job)
     })
     .await

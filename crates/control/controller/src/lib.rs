@@ -8,9 +8,11 @@
 //! - [`places`]: which agents there are, and who calls whom.
 //! - [`windows`]: who wants agents where, and what came of it.
 //! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
+//! - `foresight`: forecasts from what the site keeps.
 //! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
-//! - [`routes`]: the API; `listener` lets nobody near it who has no certificate, `live` and `revoking` end who had one.
+//! - `table`: all requests with their words, of which `openapi` makes docs/openapi.json.
+//! - [`routes`]: requests about the tree and windows; `listener` lets nobody near it who has no certificate, `live` and `revoking` end who had one.
 //!
 //! Next: `trimtab_site::api` for what is said.
 #![forbid(unsafe_code)]
@@ -18,29 +20,39 @@
 mod asked;
 mod calls;
 mod error;
+mod foreknown;
+mod foresight;
 mod kept;
 mod listener;
 mod live;
+mod openapi;
 pub mod places;
 mod probes;
 mod revoking;
 pub mod root;
+mod route;
 pub mod routes;
 mod state;
+mod table;
 pub mod waits;
 mod weather;
 pub mod windows;
 
 pub use error::Error;
 
+/// Answers to questions about what comes, for commands too.
+pub use trimtab_forecasts as forecasts;
 pub use trimtab_site::weather as said_of_weather;
 /// A site's parts, for whoever runs or asks one: the authority, identities, roles, and what is said.
 pub use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, TREE_PORT, api, jobs};
 pub use trimtab_site::{Authority, Client, Identity, Role, Serial, SiteError};
 
+pub use foreknown::{Machine, SlurmJobs};
 pub use routes::own_version;
 pub use state::Controller;
+pub use table::openapi;
 
+use foreknown::Foresight;
 use listener::Peer;
 use live::Live;
 use places::Places;
@@ -67,6 +79,8 @@ pub struct Options {
     pub fan_out: usize,
     /// Where jobs and reports are kept.
     pub store: Store,
+    /// Slurm and users, as its machine knows them.
+    pub machine: Machine,
 }
 
 /// Runs the controller until the process ends; `ready` is told where it listens.
@@ -74,7 +88,7 @@ pub struct Options {
 /// # Errors
 /// An identity that can't be used, or a port that can't be had.
 pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Result<(), Error> {
-    let Options { identity, listen, listen_tree, fan_out, store } = options;
+    let Options { identity, listen, listen_tree, fan_out, store, machine } = options;
     let identity = identity.only("the controller's", |role| *role == trimtab_site::Role::Controller)?;
     let root = Root::start(&identity, listen_tree)?;
     let (nodes, live) = (root.handle(), Arc::new(Live::default()));
@@ -87,6 +101,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         store: Mutex::new(store),
         waits: Mutex::default(),
         probes: Mutex::default(),
+        foresight: Foresight::new(machine),
         store_turn: Semaphore::new(1),
         nodes,
         revoked,
@@ -102,7 +117,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
             tokio::spawn(revoking::tell(controller.clone(), revoked.clone()));
         }
         ready(listener.address(), tree_address);
-        let service = routes::routes(controller).into_make_service_with_connect_info::<Peer>();
+        let service = table::routes(controller).into_make_service_with_connect_info::<Peer>();
         Ok(axum::serve(listener, service).await?)
     })
 }

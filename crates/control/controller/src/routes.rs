@@ -1,61 +1,26 @@
-//! The API: who may ask what, and the answers.
+//! Requests about the tree, agents and windows.
 //!
 //! The caller's role is what their certificate says; nothing in a request can change it.
 //!
-//! Next: `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
+//! Next: `table` for all requests, `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
 use crate::asked::{Caller, Refusal, Shared, agent, off_thread, person, read};
 use crate::places::AgentPlace;
-use crate::state::Controller;
-use crate::{calls, kept, weather};
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 use trimtab_reduce::RankSet;
 use trimtab_site::Notice;
 use trimtab_site::api::{
-    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, RevokedList, SCHEMA, Service, Tree, Wanted,
-    WindowState,
+    Begun, Enrol, Health, Member, Order, Outcome, Placed, RevokedList, SCHEMA, Service, Tree, Wanted, WindowState,
 };
 use trimtab_types::{Rank, notice};
 
-/// All of the API.
-pub fn routes(controller: Arc<Controller>) -> Router {
-    Router::new()
-        .route("/v1/tree", get(tree))
-        .route("/v1/agents", post(enrol))
-        .route("/v1/revoked", get(revoked))
-        .route("/v1/windows", post(begin))
-        .route("/v1/windows/{id}", get(window).delete(end))
-        .route("/v1/windows/{id}/order", get(order))
-        .route("/v1/windows/{id}/outcome", post(outcome))
-        .route("/v1/windows/{id}/report", post(kept::file))
-        .route("/v1/jobs", get(kept::jobs))
-        .route("/v1/jobs/{id}", get(kept::job))
-        .route("/v1/jobs/{id}/windows/{window}", get(kept::report))
-        .route("/v1/jobs/{id}/trigger", post(calls::trigger))
-        .route("/v1/waits", post(calls::begin))
-        .route("/v1/waits/{id}", get(calls::listen).delete(calls::end))
-        .route("/v1/weather/{host}/{nice}", get(weather::host))
-        .route("/v1/weather/{host}/to/{peer}", post(weather::pair))
-        .route("/v1/probes/{id}/order", get(weather::order))
-        .route("/v1/probes/{id}/outcome", post(weather::outcome))
-        .fallback(nothing)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(controller)
-}
-
-async fn nothing() -> Refusal {
-    Refusal(StatusCode::NOT_FOUND, "there is no such thing; docs/api.md lists what can be asked".to_owned())
-}
-
-async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
+pub(crate) async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
     let host = agent(&caller)?;
     let Enrol { version, port, start } = read(&body)?;
     if version != own_version() {
@@ -82,12 +47,12 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     Ok(Json(Placed { tree, index, root_port: controller.tree_port, ancestors }))
 }
 
-async fn revoked(State(controller): Shared, caller: Caller) -> Result<Json<RevokedList>, Refusal> {
+pub(crate) async fn revoked(State(controller): Shared, caller: Caller) -> Result<Json<RevokedList>, Refusal> {
     agent(&caller)?;
     Ok(Json(RevokedList { list: controller.revoked.as_ref().and_then(|revoked| revoked.text()) }))
 }
 
-async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, Refusal> {
+pub(crate) async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, Refusal> {
     person(&caller)?;
     let asked = controller.clone();
     let answers = off_thread(move || {
@@ -125,7 +90,7 @@ async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, R
     Ok(Json(Tree { schema: SCHEMA, controller, agents, failures_survived }))
 }
 
-async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Begun>, Refusal> {
+pub(crate) async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Begun>, Refusal> {
     person(&caller)?;
     let wanted: Wanted = read(&body)?;
     let members = off_thread({
@@ -154,22 +119,35 @@ async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     Ok(Json(Begun { id, missing }))
 }
 
-async fn window(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<Json<WindowState>, Refusal> {
+pub(crate) async fn window(
+    State(controller): Shared,
+    caller: Caller,
+    Path(id): Path<u64>,
+) -> Result<Json<WindowState>, Refusal> {
     person(&caller)?;
     Ok(Json(controller.state().windows.state(id, &caller.role, Instant::now())?))
 }
 
-async fn end(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<(), Refusal> {
+pub(crate) async fn end(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<(), Refusal> {
     person(&caller)?;
     Ok(controller.state().windows.end(id, &caller.role)?)
 }
 
-async fn order(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<Json<Order>, Refusal> {
+pub(crate) async fn order(
+    State(controller): Shared,
+    caller: Caller,
+    Path(id): Path<u64>,
+) -> Result<Json<Order>, Refusal> {
     let host = agent(&caller)?;
     Ok(Json(controller.state().windows.order(id, host, Instant::now())?))
 }
 
-async fn outcome(State(controller): Shared, caller: Caller, Path(id): Path<u64>, body: Bytes) -> Result<(), Refusal> {
+pub(crate) async fn outcome(
+    State(controller): Shared,
+    caller: Caller,
+    Path(id): Path<u64>,
+    body: Bytes,
+) -> Result<(), Refusal> {
     let host = agent(&caller)?;
     let Outcome { refused, owner } = read(&body)?;
     if let Some(why) = &refused {

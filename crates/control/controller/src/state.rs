@@ -2,6 +2,7 @@
 //!
 //! Next: `asked` for how a request reaches it.
 
+use crate::foreknown::Foresight;
 use crate::places::Places;
 use crate::probes::Probes;
 use crate::root::Root;
@@ -24,6 +25,7 @@ pub struct Controller {
     pub(crate) store: Mutex<Store>,
     pub(crate) waits: Mutex<Waits>,
     pub(crate) probes: Mutex<Probes>,
+    pub(crate) foresight: Foresight,
     /// Long reports are taken in one at a time.
     pub(crate) store_turn: Semaphore,
     /// The root of the tree again, without a lock.

@@ -19,6 +19,7 @@
 //!
 //! Next: `client` for asking; the controller's routes answer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -48,21 +49,21 @@ pub enum Notice {
 }
 
 /// The certificates that are good no more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevokedList {
     /// As the authority signed it, in PEM; none: there is no list.
     pub list: Option<String>,
 }
 
 /// Why something can't be done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// In words.
     pub error: String,
 }
 
 /// An agent reports for duty. Its host is what its certificate says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Enrol {
     /// Its program's version.
     pub version: String,
@@ -74,7 +75,7 @@ pub struct Enrol {
 }
 
 /// Its place in the tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placed {
     /// The tree's number: another one after each start of the controller.
     pub tree: u64,
@@ -87,18 +88,19 @@ pub struct Placed {
 }
 
 /// An agent further up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ancestor {
     /// Its number in the tree.
     pub index: u32,
     /// Its host, which its certificate must name.
     pub host: String,
     /// Where it awaits others.
+    #[schemars(with = "String")]
     pub address: SocketAddr,
 }
 
 /// How an agent is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// Its program's version.
     pub version: String,
@@ -133,9 +135,9 @@ pub struct Health {
 }
 
 /// The connections of the tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tree {
-    /// [`SCHEMA`].
+    /// 1: fields are added, and nothing else changes.
     pub schema: u32,
     /// The controller.
     pub controller: Service,
@@ -145,8 +147,8 @@ pub struct Tree {
     pub failures_survived: u64,
 }
 
-/// The controller in a [`Tree`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The controller in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
     /// Its host.
     pub host: String,
@@ -162,14 +164,15 @@ pub struct Service {
     pub trouble: Option<String>,
 }
 
-/// One agent in a [`Tree`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One agent in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its number.
     pub index: u32,
     /// Its host.
     pub host: String,
     /// Where it awaits others.
+    #[schemars(with = "String")]
     pub address: SocketAddr,
     /// True if it is in the tree now.
     pub connected: bool,
@@ -180,7 +183,7 @@ pub struct Member {
 }
 
 /// A window wants agents on nodes.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wanted {
     /// Their names.
     pub nodes: Vec<String>,
@@ -191,7 +194,7 @@ pub struct Wanted {
 }
 
 /// It has a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Begun {
     /// Which.
     pub id: u64,
@@ -200,7 +203,7 @@ pub struct Begun {
 }
 
 /// The state of an order for a window so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowState {
     /// Nodes whose agents have not said anything yet.
     pub waiting: Vec<String>,
@@ -211,20 +214,20 @@ pub struct WindowState {
 }
 
 /// An order to a standing agent: what to start, and for whom.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Order {
     /// The user who asks, as their certificate says.
     pub uid: u32,
     /// True if they may measure everybody's processes.
     pub is_administrator: bool,
-    /// As in [`Wanted`].
+    /// As the window was begun with.
     pub ticket: String,
-    /// As in [`Wanted`].
+    /// As the window was begun with.
     pub secret: String,
 }
 
 /// The outcome of an order on one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Why no agent was started; none: one was.
     pub refused: Option<String>,

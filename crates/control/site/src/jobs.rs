@@ -15,20 +15,26 @@
 //!
 //! Next: the controller's `kept` and `calls`, which answer.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use trimtab_types::report::{Ended, EventKind, Report};
 
 /// A window's report, to be kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Filing {
     /// Two sightings with the same key are the same job; an owner's own.
     pub key: String,
     /// The report. Its job's id and its number are those of the owner's store; the site gives others.
+    #[schemars(schema_with = "report")]
     pub report: Report,
 }
 
+fn report(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "report.schema.json" })
+}
+
 /// Where it is found again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filed {
     /// The job's name at the site.
     pub job: String,
@@ -37,9 +43,9 @@ pub struct Filed {
 }
 
 /// Jobs that whoever asks may see, the one whose window was filed last first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jobs {
-    /// [`crate::api::SCHEMA`].
+    /// 1: fields are added, and nothing else changes.
     pub schema: u32,
     /// The jobs.
     pub jobs: Vec<JobLine>,
@@ -48,7 +54,7 @@ pub struct Jobs {
 }
 
 /// One job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
     /// Its name at the site.
     pub id: String,
@@ -73,7 +79,7 @@ pub struct JobLine {
 }
 
 /// One window of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowLine {
     /// Its number in the job.
     pub window: u32,
@@ -84,6 +90,7 @@ pub struct WindowLine {
     /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Why it ended.
+    #[schemars(with = "String")]
     pub ended_by: Ended,
     /// Recorded iterations; none: by time.
     pub iterations: Option<u64>,
@@ -96,9 +103,10 @@ pub struct WindowLine {
 }
 
 /// The event that a window waited for; the condition as it was typed is in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
     /// Of which kind.
+    #[schemars(with = "String")]
     pub kind: EventKind,
     /// The value that was seen.
     pub value: String,
@@ -107,9 +115,9 @@ pub struct EventLine {
 }
 
 /// A job and all of its windows, oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobWindows {
-    /// [`crate::api::SCHEMA`].
+    /// 1: fields are added, and nothing else changes.
     pub schema: u32,
     /// The job.
     pub job: JobLine,
@@ -118,7 +126,7 @@ pub struct JobWindows {
 }
 
 /// Somebody waits for calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Awaiting {
     /// The names that the job may be called by.
     pub names: Vec<String>,
@@ -134,21 +142,21 @@ pub struct Awaiting {
 }
 
 /// Calls come under a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Awaited {
     /// Which.
     pub id: u64,
 }
 
 /// The calls that came meanwhile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Heard {
     /// The call; none: there was none, ask again.
     pub call: Option<Call>,
 }
 
 /// A call for a window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
     /// The name that was called.
     pub name: String,
@@ -157,7 +165,7 @@ pub struct Call {
 }
 
 /// Have a window measured by those who wait for a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trigger {
     /// Kept with the window.
     #[serde(default)]
@@ -165,7 +173,7 @@ pub struct Trigger {
 }
 
 /// It was heard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Triggered {
     /// By how many that wait for the job.
     pub reached: u32,

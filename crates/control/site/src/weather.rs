@@ -10,10 +10,11 @@
 //!
 //! Next: the controller's `weather`, which answers; `trimtab-standing`'s `weather` for what agents sense.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The weather of a host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostWeather {
     /// The host, as its agent's certificate says.
     pub host: String,
@@ -38,7 +39,7 @@ pub struct HostWeather {
 }
 
 /// One figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFigure {
     /// Its name.
     pub key: String,
@@ -57,7 +58,7 @@ pub struct HostFigure {
 }
 
 /// A forecast.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostSoon {
     /// The value.
     pub value: f64,
@@ -78,7 +79,7 @@ pub struct HostSoon {
 }
 
 /// The share by one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostWay {
     /// The way.
     pub way: String,
@@ -89,7 +90,7 @@ pub struct HostWay {
 }
 
 /// A probe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostProbe {
     /// The share that it got.
     pub share: f64,
@@ -111,7 +112,7 @@ pub struct AgentWeather {
 }
 
 /// A probe that an agent is to make.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeOrder {
     /// The answering side, `ADDRESS:PORT`.
     pub address: String,
@@ -124,7 +125,7 @@ pub struct ProbeOrder {
 }
 
 /// The outcome of a probe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeOutcome {
     /// The result; none: see `why_not`.
     pub found: Option<PairFound>,
@@ -133,7 +134,7 @@ pub struct ProbeOutcome {
 }
 
 /// The network from one host to another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairFound {
     /// One way, seconds.
     pub latency_s: f64,

@@ -204,6 +204,12 @@ pub trait History {
     /// Those of reading.
     fn runs_alike(&self, likeness: &Likeness, count_max: u32) -> Result<Vec<Run>, Error>;
 
+    /// The same of all users.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn runs_alike_of_all(&self, likeness: &Likeness, count_max: u32) -> Result<Vec<Run>, Error>;
+
     /// Runs that were not seen to end, the latest first.
     ///
     /// # Errors

@@ -27,6 +27,13 @@ impl History for Store {
         self.runs_where(alike, params![build, arguments_hash, ranks, owner, count_max])
     }
 
+    fn runs_alike_of_all(&self, likeness: &Likeness, count_max: u32) -> Result<Vec<Run>, Error> {
+        let Likeness { build, arguments_hash, ranks, .. } = likeness;
+        let alike =
+            "runs.build = ?1 AND runs.arguments_hash = ?2 AND runs.ranks = ?3 ORDER BY runs.number DESC LIMIT ?4";
+        self.runs_where(alike, params![build, arguments_hash, ranks, count_max])
+    }
+
     fn open_runs(&self) -> Result<Vec<Run>, Error> {
         self.runs_where("runs.ended_before_unix_s IS NULL ORDER BY runs.number DESC", [])
     }

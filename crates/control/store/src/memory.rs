@@ -50,6 +50,12 @@ impl History for MemoryHistory {
         Ok(self.latest(|run| run.likeness().as_ref() == Some(likeness)).take(count_max as usize).collect())
     }
 
+    fn runs_alike_of_all(&self, likeness: &Likeness, count_max: u32) -> Result<Vec<Run>, Error> {
+        let is_alike =
+            |run: &Run| run.likeness().is_some_and(|own| Likeness { owner: likeness.owner, ..own } == *likeness);
+        Ok(self.latest(is_alike).take(count_max as usize).collect())
+    }
+
     fn open_runs(&self) -> Result<Vec<Run>, Error> {
         Ok(self.latest(|run| run.ended.is_none()).collect())
     }

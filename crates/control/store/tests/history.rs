@@ -178,6 +178,8 @@ fn alike_runs_are_found(history: &mut dyn History) {
         history.runs_alike(&likeness, count).unwrap().into_iter().map(|run| run.key).collect()
     };
     assert_eq!((keys(10), keys(2)), (vec!["c".into(), "b".into(), "a".into()], vec!["c".into(), "b".into()]));
+    let all: Vec<String> = history.runs_alike_of_all(&likeness, 10).unwrap().into_iter().map(|run| run.key).collect();
+    assert_eq!(all, ["owner", "c", "b", "a"], "whoever's they are");
     assert_eq!(others[4].likeness(), None, "without a build id nothing is known to be alike");
 }
 

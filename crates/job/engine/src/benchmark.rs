@@ -5,11 +5,10 @@
 
 use crate::event::{Event, Listener, Stage};
 use crate::routine_command::RoutineCommand;
-use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_os::{RunEnd, TimedRun, run_timed};
-use trimtab_routine::{Measurement, Unit, check};
+use trimtab_routine::{Basis, Measurement, Ran, Unit, check};
 
 /// A run was disturbed if it waited for a processor for this share of its time
 const WAITED_MAX: f64 = 0.02;
@@ -43,37 +42,6 @@ pub struct Benchmark {
     pub within: Duration,
     /// The order of runs comes from this number.
     pub seed: u64,
-}
-
-/// One run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ran {
-    /// The sizes.
-    pub at: Vec<f64>,
-    /// The number that stood for {value}.
-    pub value: u32,
-    /// Wall time, seconds.
-    pub wall_s: f64,
-    /// Processor time, seconds.
-    pub cpu_s: f64,
-    /// Time for which it had no processor though it was ready, seconds; null: not known.
-    pub waited_s: Option<f64>,
-    /// The share of all processors that others had; null: not known.
-    pub others_share: Option<f64>,
-    /// Memory, bytes; null: less than can be told apart from trimtab's own.
-    pub memory_bytes: Option<u64>,
-    /// True if others made it slower.
-    pub disturbed: bool,
-}
-
-/// The clock that stands for time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Basis {
-    /// Wall time of runs that nobody disturbed.
-    Wall,
-    /// Processor time, because others disturbed the runs.
-    Cpu,
 }
 
 /// All runs.

@@ -2,9 +2,9 @@
 //!
 //! Next: `benchmark`, whose runs hold for this kind.
 
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::Instant;
+use trimtab_routine::{HostKind, Speed};
 
 /// Each kind of work is done so often; the fastest counts, which nobody disturbed.
 const TURNS: u32 = 7;
@@ -15,78 +15,39 @@ const NUMBERS: usize = 4 << 20;
 /// Clocks that differ by less are the same.
 const CLOCK_STEP_MHZ: f64 = 100.0;
 
-/// Hosts with equal values are alike.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct HostKind {
-    /// The processor's name.
-    pub processor: String,
-    /// Processors that a program here may use.
-    pub processors: usize,
-    /// Its clock, to 100 MHz; 0: not known.
-    pub clock_mhz: u64,
-    /// Memory, to a GiB.
-    pub memory_gib: u64,
-}
-
-/// How fast a host does the same work as others.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Speed {
-    /// Steps of floating-point work per second, on one processor.
-    pub compute_per_s: f64,
-    /// Bytes per second that one processor moves to and from memory.
-    pub memory_bytes_per_s: f64,
-}
-
 /// The name of this host.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-impl HostKind {
-    /// Of this host.
-    pub fn here() -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let limit = text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
-        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        HostKind::of(&text("/proc/cpuinfo"), &text("/proc/meminfo"), &limit, processors)
-    }
+/// The kind of this host.
+pub fn host_kind_here() -> HostKind {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let limit = text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    kind_of(&text("/proc/cpuinfo"), &text("/proc/meminfo"), &limit, processors)
+}
 
-    /// From the texts that the kernel shows.
-    fn of(cpuinfo: &str, meminfo: &str, limit_khz: &str, processors: usize) -> Self {
-        let of = |text: &str, name: &str| {
-            let line = text.lines().find(|line| line.starts_with(name))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let fixed = limit_khz.trim().parse::<f64>().ok().map(|khz| khz / 1e3);
-        let clock = fixed.or_else(|| of(cpuinfo, "cpu MHz")?.parse().ok()).unwrap_or(0.0);
-        let memory = of(meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-        HostKind {
-            processor: of(cpuinfo, "model name").unwrap_or_else(|| "unknown processor".to_owned()),
-            processors,
-            clock_mhz: ((clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ) as u64,
-            memory_gib: (memory.unwrap_or(0.0) / f64::from(1 << 20)).round() as u64,
-        }
-    }
-
-    /// One line that names it.
-    pub fn words(&self) -> String {
-        let HostKind { processor, processors, clock_mhz, memory_gib } = self;
-        format!("{processor}, {processors} processors, {clock_mhz} MHz, {memory_gib} GiB")
+/// From the texts that the kernel shows.
+fn kind_of(cpuinfo: &str, meminfo: &str, limit_khz: &str, processors: usize) -> HostKind {
+    let of = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let fixed = limit_khz.trim().parse::<f64>().ok().map(|khz| khz / 1e3);
+    let clock = fixed.or_else(|| of(cpuinfo, "cpu MHz")?.parse().ok()).unwrap_or(0.0);
+    let memory = of(meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    HostKind {
+        processor: of(cpuinfo, "model name").unwrap_or_else(|| "unknown processor".to_owned()),
+        processors,
+        clock_mhz: ((clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ) as u64,
+        memory_gib: (memory.unwrap_or(0.0) / f64::from(1 << 20)).round() as u64,
     }
 }
 
-impl Speed {
-    /// Measures this host, for some tenths of a second.
-    pub fn here() -> Self {
-        Speed { compute_per_s: STEPS as f64 / least_s(compute), memory_bytes_per_s: memory() }
-    }
-
-    /// How many times as long as there something takes here, for each kind of work: the smaller factor first.
-    pub fn times_of(&self, there: &Speed) -> (f64, f64) {
-        let compute = there.compute_per_s / self.compute_per_s;
-        let memory = there.memory_bytes_per_s / self.memory_bytes_per_s;
-        (compute.min(memory), compute.max(memory))
-    }
+/// The speed of this host, measured for some tenths of a second.
+pub fn speed_here() -> Speed {
+    Speed { compute_per_s: STEPS as f64 / least_s(compute), memory_bytes_per_s: memory() }
 }
 
 fn least_s(mut work: impl FnMut()) -> f64 {
@@ -127,19 +88,15 @@ mod tests {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\ncpu MHz\t\t: 2593.904\n\nmodel name\t: other\n";
         let meminfo = "MemTotal:       24604240 kB\nMemFree: 1 kB\n";
-        let kind = HostKind::of(cpuinfo, meminfo, "", 4);
+        let kind = kind_of(cpuinfo, meminfo, "", 4);
         assert_eq!(kind.words(), "Some CPU @ 2.60GHz, 4 processors, 2600 MHz, 23 GiB");
-        assert_eq!(HostKind::of(cpuinfo, meminfo, "3500000\n", 4).clock_mhz, 3500);
-        assert_eq!(HostKind::of("", "", "", 1).words(), "unknown processor, 1 processors, 0 MHz, 0 GiB");
+        assert_eq!(kind_of(cpuinfo, meminfo, "3500000\n", 4).clock_mhz, 3500);
+        assert_eq!(kind_of("", "", "", 1).words(), "unknown processor, 1 processors, 0 MHz, 0 GiB");
     }
 
     #[test]
-    fn a_host_is_as_fast_as_itself_and_half_as_fast_takes_twice_as_long() {
-        let one = Speed { compute_per_s: 2e9, memory_bytes_per_s: 1e10 };
-        assert_eq!(one.times_of(&one), (1.0, 1.0));
-        let slow = Speed { compute_per_s: 1e9, memory_bytes_per_s: 1.25e10 };
-        assert_eq!(slow.times_of(&one), (0.8, 2.0));
-        let here = Speed::here();
+    fn this_host_has_a_speed() {
+        let here = speed_here();
         assert!(here.compute_per_s > 1e6 && here.memory_bytes_per_s > 1e7, "{here:?}");
     }
 }

@@ -13,7 +13,6 @@ mod audited;
 mod benchmark;
 mod callable;
 mod code;
-mod corun_jobs;
 mod descriptors;
 mod ends;
 mod error;
@@ -42,7 +41,6 @@ mod window;
 
 pub use audited::{Audit, Audited, Change, Changed, End};
 pub use code::Code;
-pub use corun_jobs::{CorunError, CorunSide, company, comparable, corun_cautions, corun_jobs};
 pub use descriptors::check as check_descriptors;
 pub use ends::Ends;
 pub use error::{BoxError, Error};
@@ -55,7 +53,7 @@ pub use launch::{Begun, Program};
 pub use loops::{FoundLoop, FoundLoops, LoopsWanted};
 pub use nodes::{Callable, Calls, FarCrew, Filed, Filing, Gathered, Hold, MachineNow, Nodes, Present, PresentRank};
 pub use nodes::{UndoneAt, UndoneRank};
-pub use outlook::{LOOKS_OF_JOB_MAX, Life, looks};
+pub use outlook::Life;
 pub use script::{Probed, Script, ScriptEnd};
 pub use spread::{Launched, RSH_VARIABLE, Spread};
 pub use store::{KnownJob, KnownProcess, Store};
@@ -104,10 +102,11 @@ pub use trimtab_progress as progress;
 pub use trimtab_weather as weather;
 
 /// Models of routines by sizes, the runs that they are made of, and the hosts.
-pub use benchmark::{Basis, Benchmark, BenchmarkError, Benchmarked, Ran};
-pub use host_kind::{HostKind, Speed, host_name};
+pub use benchmark::{Benchmark, BenchmarkError, Benchmarked};
+pub use host_kind::{host_kind_here, host_name, speed_here};
 pub use routine_command::{CommandError, RoutineCommand};
 pub use trimtab_routine as routine;
+pub use trimtab_routine::{Basis, HostKind, Ran, Speed};
 
 /// Forecasts of jobs by the jobs before them, and these as Slurm knows them.
 pub use slurm_past::{SlurmPast, slurm_past};

@@ -1,17 +1,12 @@
-//! A job's way as stored windows show it, and if jobs that were measured still run.
+//! The age of a job, and if jobs that were measured still run.
 //!
-//! Next: `trimtab-progress`, which forecasts with it.
+//! Next: `found` for how jobs are found.
 
 use crate::spread::{launcher_of, slurm_id};
 use crate::store::KnownJob;
 use crate::{Engine, Found, Target};
 use trimtab_measure::host_name;
-use trimtab_progress::{Look, Remaining};
 use trimtab_track::slurm::{self, SlurmError};
-use trimtab_types::report::Report;
-
-/// Windows of one job that are looked at, at most: the newest.
-pub const LOOKS_OF_JOB_MAX: usize = 64;
 
 /// The life of a job that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,71 +67,5 @@ impl Engine<'_> {
             }
             Err(_) => Life::Unknown,
         }
-    }
-}
-
-/// Windows of one job as looks at its way, from the newest on for as long as they tell of the same loop; and the iterations
-/// still to come behind the newest. `reports` are the oldest first; the job began at `begun_unix_s`.
-pub fn looks(reports: &[Report], begun_unix_s: f64) -> (Vec<Look>, Remaining) {
-    let Some(newest) = reports.last() else { return (Vec::new(), Remaining::Unknown) };
-    let mut found: Vec<Look> = Vec::new();
-    for report in reports.iter().rev().filter(|report| is_alike(report, newest)) {
-        let Some(look) = look(report, newest, begun_unix_s) else { continue };
-        // An earlier pass of the same loop is another way.
-        let is_before = |later: &Look| {
-            look.at_s <= later.at_s - later.duration_s
-                && look.place.zip(later.place).is_none_or(|(own, later)| own < later)
-        };
-        if found.last().is_none_or(is_before) {
-            found.push(look);
-        }
-    }
-    found.reverse();
-    (found, remaining(newest))
-}
-
-fn is_alike(report: &Report, newest: &Report) -> bool {
-    let (own, other) = (&report.window, &newest.window);
-    let all = |report: &Report| report.window.progress.as_ref().and_then(|progress| progress.total_at_most);
-    own.valid && own.main_loop == other.main_loop && own.marker == other.marker && all(report) == all(newest)
-}
-
-fn look(report: &Report, newest: &Report, begun_unix_s: f64) -> Option<Look> {
-    let window = &report.window;
-    let iterations = window.iterations.filter(|count| *count > 0)?;
-    let progress = |report: &Report| report.window.progress.clone().unwrap_or_default();
-    let counts_up = progress(newest).done.is_some();
-    let own = progress(report);
-    let place = match counts_up {
-        true => own.done.and_then(|done| i64::try_from(done).ok()),
-        false => own.remaining.and_then(|remaining| i64::try_from(remaining).ok()).map(|remaining| -remaining),
-    };
-    let at_s = window.started_unix_s? + window.duration_s - begun_unix_s;
-    (at_s >= window.duration_s && window.duration_s > 0.0).then(|| Look {
-        at_s,
-        done: own.done,
-        place,
-        iterations,
-        duration_s: window.duration_s,
-        times_s: times(report),
-        half_width_s: report.time_per_iteration_s.and_then(|estimate| estimate.half_width_95),
-    })
-}
-
-/// The iterations' times, each the mean over ranks.
-fn times(report: &Report) -> Vec<f64> {
-    let ranks: Vec<&Vec<f64>> = report.ranks.iter().map(|rank| &rank.iteration_times_s).collect();
-    let count = ranks.iter().map(|times| times.len()).min().unwrap_or(0);
-    (0..count).map(|place| ranks.iter().map(|times| times[place]).sum::<f64>() / ranks.len() as f64).collect()
-}
-
-fn remaining(report: &Report) -> Remaining {
-    let progress = report.window.progress.clone().unwrap_or_default();
-    let at_most = progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done));
-    match (progress.remaining, at_most) {
-        _ if !report.window.valid => Remaining::Unknown,
-        (Some(remaining), _) => Remaining::Exactly(remaining),
-        (None, Some(at_most)) => Remaining::AtMost(at_most),
-        (None, None) => Remaining::Unknown,
     }
 }

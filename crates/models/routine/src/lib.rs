@@ -13,6 +13,7 @@
 
 mod crossed;
 mod error;
+mod host;
 mod least_squares;
 mod measured;
 mod model;
@@ -23,6 +24,7 @@ mod term;
 mod unit;
 
 pub use error::Error;
+pub use host::{Basis, HostKind, Ran, Speed};
 pub use measured::Measurement;
 pub use model::{Fitted, Forecast, Model, Piece, Scale, check, fit};
 pub use stray::Stray;

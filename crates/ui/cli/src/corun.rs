@@ -1,11 +1,11 @@
 //! `forecast corun`: how much slower each of several jobs is beside the others, and who ends when; or who would be the better
 //! partner.
 //!
-//! Next: `corun_given` for the jobs as they are named, `corun_shown` for what is printed, `trimtab-corun` for the forecast.
+//! Next: `corun_given` for the jobs as they are named, `corun_shown` for what is printed, `trimtab-forecasts` for the forecast.
 
 use crate::arguments::CorunOptions;
-use crate::corun_given::{Given, Source, alone_named, alone_stored, given};
-use crate::corun_shown::{Made, Ranked, Shown};
+use crate::corun_given::{Given, Source, alone_named, given};
+use crate::corun_shown::page;
 use crate::engine::{Kept, Parts};
 use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
@@ -14,8 +14,9 @@ use anyhow::{Context, bail};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
-use trimtab_engine::corun::{Job, JobOutlook, forecast, ranked};
-use trimtab_engine::{CorunSide, Engine, Found, Length, Options, Window, corun_jobs, own, usual_options};
+use trimtab_controller::forecasts::{Corun, CorunMade, CorunQuestion, CorunSide, alone_stored, corun};
+use trimtab_engine::corun::JobOutlook;
+use trimtab_engine::{Engine, Found, Length, Options, Window, own, usual_options};
 use trimtab_store::{Forecast, History};
 use trimtab_types::report::Report;
 
@@ -39,13 +40,13 @@ pub fn run(options: &CorunOptions, store: &Option<PathBuf>, command_ns: u64) -> 
     let terminal = Terminal::new()?;
     let engine = parts.engine(&terminal, Some(&kept));
     let way = Way { options, engine, kept: &kept, begun: Instant::now(), departed: Cell::new(DONE) };
-    let shown = way.shown(command_ns)?;
+    let found = way.found(command_ns)?;
     terminal.finish();
     match &options.json {
-        Some(path) => output::write(path, &serde_json::to_string_pretty(&shown.json())?)?,
-        None => output::print_text(&shown.page())?,
+        Some(path) => output::write(path, &serde_json::to_string_pretty(&found.answer())?)?,
+        None => output::print_text(&page(&found))?,
     }
-    let code = if shown.is_whole() { DONE } else { PARTIAL };
+    let code = if found.is_whole() { DONE } else { PARTIAL };
     Ok(code.max(way.departed.get()))
 }
 
@@ -70,7 +71,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn shown(&self, command_ns: u64) -> anyhow::Result<Shown> {
+    fn found(&self, command_ns: u64) -> anyhow::Result<Corun> {
         let options = self.options;
         let all = options.jobs.iter().chain(&options.candidates);
         let jobs = all.map(|text| given(&self.engine, self.kept, text)).collect::<anyhow::Result<Vec<Given>>>()?;
@@ -91,13 +92,18 @@ impl Way<'_> {
         }
         let sides: Vec<CorunSide> = sides.into_iter().map(|(side, _)| side).collect();
         let made_unix_s = own::unix_s();
-        let jobs = corun_jobs(&sides, (live > 0).then_some(made_unix_s), &options.on)?;
-        if !options.candidates.is_empty() {
-            return ranking(sides, &jobs, options.jobs.len(), made_unix_s);
+        let question = CorunQuestion {
+            sides,
+            candidates: options.candidates.len(),
+            at_unix_s: (live > 0).then_some(made_unix_s),
+            on: options.on.clone(),
+            made_unix_s,
+        };
+        let found = corun(question)?;
+        if let Corun::Jobs(made) = &found {
+            self.keep(made)?;
         }
-        let made = Made { outlook: forecast(&jobs)?, sides, jobs, made_unix_s };
-        self.keep(&made)?;
-        Ok(Shown::Jobs(made))
+        Ok(found)
     }
 
     fn side(
@@ -115,7 +121,7 @@ impl Way<'_> {
         };
         let alone = match alone {
             Some(alone) => Ok(alone),
-            None if is_together && is_live => alone_stored(self.kept, &now)?,
+            None if is_together && is_live => alone_stored(&self.kept.store(), &now)?,
             None => Err("no window of it alone was given (--alone)".to_owned()),
         };
         let name = given.name.unwrap_or_else(|| now.job.id.clone());
@@ -141,7 +147,7 @@ impl Way<'_> {
     }
 
     /// Ends of jobs that run are kept, to be judged by what comes.
-    fn keep(&self, made: &Made) -> anyhow::Result<()> {
+    fn keep(&self, made: &CorunMade) -> anyhow::Result<()> {
         let is_live = |side: &CorunSide| self.kept.keys().iter().any(|key| self.is_key(key, side));
         for (side, outlook) in made.sides.iter().zip(&made.outlook.jobs) {
             if !side.is_together || !is_live(side) {
@@ -180,10 +186,4 @@ impl Way<'_> {
         store.note_forecast(&key, &forecast)?;
         Ok(())
     }
-}
-
-fn ranking(sides: Vec<CorunSide>, jobs: &[Job], fixed: usize, made_unix_s: f64) -> anyhow::Result<Shown> {
-    let communication: Vec<Option<f64>> = jobs.iter().map(Job::communication).collect();
-    let partners = ranked(&jobs[..fixed], &jobs[fixed..], &communication)?;
-    Ok(Shown::Partners(Ranked { sides, fixed, partners, made_unix_s }))
 }

@@ -8,15 +8,14 @@ use crate::given_window::{no_file, of_file, stored};
 use crate::outcomes::known_job;
 use anyhow::{anyhow, bail};
 use std::path::Path;
-use trimtab_engine::{Engine, Found, LOOKS_OF_JOB_MAX, Life, Target, company, comparable};
-use trimtab_store::{History, JobId};
+use trimtab_controller::forecasts::letter_of;
+use trimtab_engine::{Engine, Found, Life, Target};
+use trimtab_store::History;
 use trimtab_types::Pid;
 use trimtab_types::report::Report;
 
 /// A job of Slurm is named so.
 const SLURM: &str = "slurm:";
-/// Earlier runs in which a window alone is looked for.
-const RUNS_MAX: u32 = 20;
 
 /// A job as it was named.
 pub struct Given {
@@ -91,37 +90,6 @@ fn of_job<'a>(jobs: &[String], text: &'a str) -> anyhow::Result<(usize, &'a str)
         let last = letter_of(jobs.len() - 1);
         anyhow!("--alone takes JOB=WINDOW, and JOB is one of those given, or its letter from A to {last}; got {text:?}")
     })
-}
-
-/// The letter of a job by its place.
-pub fn letter_of(place: usize) -> String {
-    char::from(b'A' + (place % 26) as u8).to_string()
-}
-
-/// The newest stored window in which a job was alone: its own, or of an earlier run of the same program; or why there is none.
-pub fn alone_stored(kept: &Kept, now: &Report) -> anyhow::Result<Result<Report, String>> {
-    let store = kept.store();
-    let job = store.find(&now.job.id)?.job;
-    let mut jobs: Vec<JobId> = vec![job.id];
-    if let Some(likeness) = store.run(&job.key)?.and_then(|run| run.likeness()) {
-        for run in store.runs_alike(&likeness, RUNS_MAX)?.iter().filter(|run| run.key != job.key) {
-            jobs.extend(store.job_of_key(&run.key)?);
-        }
-    }
-    for id in jobs {
-        let numbers: Vec<u32> = store.windows(&id)?.iter().map(|window| window.number).collect();
-        for number in numbers.into_iter().rev().take(LOOKS_OF_JOB_MAX) {
-            let report = store.window(&id, number)?;
-            if was_alone(&report) && report.time_per_iteration_s.is_some() && comparable(&report, now).is_none() {
-                return Ok(Ok(report));
-            }
-        }
-    }
-    Ok(Err("no window of it alone is stored, of this run or an earlier one: give one with --alone".to_owned()))
-}
-
-fn was_alone(report: &Report) -> bool {
-    report.window.valid && company(report).is_some_and(|names| names.is_empty())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `forecast`: when a running job ends, from windows of it and from earlier runs.
 //!
-//! Next: `outcomes` for what came of forecasts, `trimtab-progress` for the forecast itself; docs/forecasts.md describes the output.
+//! Next: `outcomes` for what came of forecasts, `trimtab-forecasts` for the forecast itself; docs/forecasts.md describes the output.
 
 use crate::arguments::JobForecastOptions;
 use crate::engine::{Kept, Parts};
@@ -9,20 +9,16 @@ use crate::output::time;
 use crate::progress::Terminal;
 use crate::{attach, departed, outcomes, output};
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use trimtab_engine::progress::{End, Error, Known, Method, Remaining, forecast};
-use trimtab_engine::{
-    Engine, Found, LOOKS_OF_JOB_MAX, Length, Life, Options, Target, Window, looks, own, usual_options,
-};
-use trimtab_store::{Forecast, History, Run, RunEnd, Store};
+use trimtab_controller::forecasts::{JobMade, Whose};
+use trimtab_engine::progress::End;
+use trimtab_engine::{Engine, Found, Length, Life, Options, Target, Window, own, usual_options};
+use trimtab_store::{History, RunEnd};
 use trimtab_types::Pid;
 use trimtab_types::report::Report;
 
-/// Version of the JSON's shape: fields may be added to it, and nothing else changes.
-const JSON_VERSION: u32 = 1;
 /// A window lasts this share of the job's age,
 const WINDOW_SHARE: f64 = 0.1;
 /// within these bounds, seconds.
@@ -31,10 +27,6 @@ const WINDOW_S: (f64, f64) = (0.5, 10.0);
 const PAUSE_S: (f64, f64) = (1.0, 20.0);
 /// How long nobody looks whether the job, or the user, has ended it.
 const LOOK: Duration = Duration::from_millis(50);
-/// Earlier runs that count, the latest.
-const EARLIER_MAX: u32 = 50;
-/// An earlier run counts if its length is known to within this share.
-const LENGTH_KNOWN: f64 = 0.05;
 
 /// `trimtab forecast job JOB`.
 pub fn job(options: &JobForecastOptions, store: &Option<PathBuf>, command_ns: u64) -> anyhow::Result<u8> {
@@ -60,7 +52,7 @@ pub fn job(options: &JobForecastOptions, store: &Option<PathBuf>, command_ns: u6
     way.keep(&made)?;
     terminal.finish();
     match &options.json {
-        Some(path) => output::write(path, &serde_json::to_string_pretty(&as_json(&made))?)?,
+        Some(path) => output::write(path, &serde_json::to_string_pretty(&made.answer())?)?,
         None => output::print_text(&page(&made))?,
     }
     if options.until_end {
@@ -81,26 +73,6 @@ fn found(options: &JobForecastOptions, engine: &Engine<'_>, kept: &Kept) -> anyh
     }
 }
 
-/// A forecast, and what it was made of.
-struct Made {
-    report: Report,
-    run: Run,
-    known: Known,
-    elapsed_s: f64,
-    unix_s: f64,
-    end: Result<End, Error>,
-    /// A sentence about that of which the end does not tell.
-    caution: Option<String>,
-}
-
-impl Made {
-    /// How long ago its newest window ended, seconds; `None`: not known.
-    fn window_ended_s(&self) -> Option<f64> {
-        let window = &self.report.window;
-        Some(self.unix_s - (window.started_unix_s? + window.duration_s))
-    }
-}
-
 /// The way to a forecast of one job.
 struct Way<'a> {
     options: &'a JobForecastOptions,
@@ -114,10 +86,10 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn forecast(&self, command_ns: u64) -> anyhow::Result<Made> {
+    fn forecast(&self, command_ns: u64) -> anyhow::Result<JobMade> {
         if let Some(newest_s) = self.options.newest
             && let Some(made) = self.of_store()?
-            && made.window_ended_s().is_some_and(|ago_s| ago_s <= newest_s)
+            && made.window_ended_ago_s().is_some_and(|ago_s| ago_s <= newest_s)
         {
             return Ok(made);
         }
@@ -135,7 +107,7 @@ impl Way<'_> {
     }
 
     /// From the newest window in the store; `None`: there is none.
-    fn of_store(&self) -> anyhow::Result<Option<Made>> {
+    fn of_store(&self) -> anyhow::Result<Option<JobMade>> {
         let (key, is_beginning) = self.engine.key_of(self.found);
         let store = self.kept.store();
         let jobs = store.list_jobs()?;
@@ -182,52 +154,20 @@ impl Way<'_> {
     }
 
     /// The forecast after a window, with all earlier windows of the job and all earlier runs.
-    fn made_of(&self, report: Report) -> anyhow::Result<Made> {
-        let store = self.kept.store();
-        let job = store.find(&report.job.id)?.job;
-        let mut reports = windows_of(&store, &job.id, report.window.number)?;
-        reports.push(report.clone());
-        let run = store.run(&job.key)?.context("the store has no run of this window")?;
-        let earlier_s = earlier(&store, &run)?;
-        drop(store);
-        let unix_s = own::unix_s();
-        let begun_unix_s = match self.engine.age_s(self.found) {
-            Some(age_s) => unix_s - age_s,
-            None => run.started_unix_s.context("it is not known when the job began")?,
-        };
-        let (looks, remaining) = looks(&reports, begun_unix_s);
-        let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, earlier_s };
-        let (end, elapsed_s) = (forecast(&known), known.elapsed_s);
-        let caution = end.as_ref().ok().and_then(|end| caution(end, &report));
-        Ok(Made { report, run, known, elapsed_s, unix_s, end, caution })
+    fn made_of(&self, report: Report) -> anyhow::Result<JobMade> {
+        let (age_s, unix_s) = (self.engine.age_s(self.found), own::unix_s());
+        Ok(JobMade::of(&self.kept.store(), report, age_s, unix_s, Whose::Own)?)
     }
 
-    fn keep(&self, made: &Made) -> anyhow::Result<()> {
-        let Ok(end) = &made.end else { return Ok(()) };
-        let progress = made.report.window.progress.clone().unwrap_or_default();
-        let remaining = match made.known.remaining {
-            Remaining::Exactly(remaining) | Remaining::AtMost(remaining) => Some(remaining),
-            Remaining::Unknown => None,
-        };
-        let at = |seconds: f64| made.unix_s + seconds;
-        let forecast = Forecast {
-            made_unix_s: made.unix_s,
-            method: end.method.word().to_owned(),
-            elapsed_s: made.elapsed_s,
-            iterations_done: progress.done,
-            iterations_remaining: remaining,
-            end_unix_s: end.remaining_s.or(end.unless_left_s).map(at),
-            lower_unix_s: at(end.lower_s),
-            upper_unix_s: at(end.upper_s),
-            late_unix_s: at(end.late_s),
-            because: end.because.iter().cloned().chain(made.caution.clone()).collect(),
-        };
-        self.kept.store().note_forecast(&made.run.key, &forecast)?;
+    fn keep(&self, made: &JobMade) -> anyhow::Result<()> {
+        if let Some(forecast) = made.forecast() {
+            self.kept.store().note_forecast(&made.run.key, &forecast)?;
+        }
         Ok(())
     }
 
     /// Stays until the job has ended, and notes when.
-    fn wait_for_end(&self, made: &Made) -> anyhow::Result<()> {
+    fn wait_for_end(&self, made: &JobMade) -> anyhow::Result<()> {
         if matches!(self.found, Found::Spread(_)) {
             bail!(
                 "--until-end watches processes of this machine; the end of this job is noted by the next `trimtab backtest`"
@@ -248,75 +188,7 @@ impl Way<'_> {
     }
 }
 
-/// Windows before a number, the newest of them, oldest first.
-fn windows_of(store: &Store, id: &trimtab_store::JobId, before: u32) -> anyhow::Result<Vec<Report>> {
-    let numbers: Vec<u32> =
-        store.windows(id)?.iter().map(|window| window.number).filter(|number| *number < before).collect();
-    let newest = &numbers[numbers.len().saturating_sub(LOOKS_OF_JOB_MAX)..];
-    newest.iter().map(|number| Ok(store.window(id, *number)?)).collect()
-}
-
-/// How long earlier runs of the same program took, seconds.
-fn earlier(store: &Store, run: &Run) -> anyhow::Result<Vec<f64>> {
-    let Some(likeness) = run.likeness() else { return Ok(Vec::new()) };
-    let alike = store.runs_alike(&likeness, EARLIER_MAX)?;
-    Ok(alike.iter().filter(|other| other.key != run.key).filter_map(|other| other.lasted_s(LENGTH_KNOWN)).collect())
-}
-
-/// A sentence about that of which an end by iterations does not tell.
-fn caution(end: &End, report: &Report) -> Option<String> {
-    if end.method == Method::History {
-        return None;
-    }
-    let is_inside = report.window.main_loop.as_ref().is_some_and(|main| main.number.contains('.'));
-    Some(match is_inside {
-        true => "this is the end of a loop that lies in another one, which may enter it again".to_owned(),
-        false => "this is the end of the main loop: what the program does behind it comes on top".to_owned(),
-    })
-}
-
-fn as_json(made: &Made) -> Value {
-    let Made { report, run, known, elapsed_s, unix_s, end, caution } = made;
-    let progress = report.window.progress.clone().unwrap_or_default();
-    let share_done = progress.done.zip(progress.total).map(|(done, total)| done as f64 / total.max(1) as f64);
-    let because = end.as_ref().map(|end| end.because.iter().chain(caution).cloned().collect::<Vec<_>>());
-    json!({
-        "version": JSON_VERSION,
-        "job": run.job,
-        "program": run.program,
-        "ranks": run.ranks,
-        "made_unix_s": unix_s,
-        "elapsed_s": elapsed_s,
-        "iterations_done": progress.done,
-        "iterations_remaining": progress.remaining,
-        "iterations_total": progress.total,
-        "iterations_at_most": progress.total_at_most,
-        "share_done": share_done,
-        "iterations_per_s": report.iterations_per_s,
-        "windows": known.looks.len(),
-        "earlier_runs": known.earlier_s.len(),
-        "end": end.as_ref().ok().map(|end| end_json(end, *unix_s)),
-        "because": because.unwrap_or_default(),
-        "no_claim": end.as_ref().err().map(ToString::to_string),
-    })
-}
-
-fn end_json(end: &End, unix_s: f64) -> Value {
-    json!({
-        "method": end.method.word(),
-        "of": if end.method == Method::History { "run" } else { "main loop" },
-        "remaining_s": end.remaining_s,
-        "unless_left_s": end.unless_left_s,
-        "unix_s": end.remaining_s.map(|seconds| unix_s + seconds),
-        "share_inside": 0.9,
-        "lower_s": end.lower_s,
-        "upper_s": end.upper_s,
-        "late_s": end.late_s,
-        "time_per_iteration_s": end.each_s,
-    })
-}
-
-fn page(made: &Made) -> String {
+fn page(made: &JobMade) -> String {
     let (run, progress) = (&made.run, made.report.window.progress.clone().unwrap_or_default());
     let mut lines = vec![format!(
         "{} ({}, {} rank{}), running for {}",

@@ -25,7 +25,6 @@ mod given_window;
 mod hold;
 mod memory;
 mod model;
-mod model_kept;
 mod model_shown;
 mod nest;
 mod nest_shown;
@@ -58,9 +57,9 @@ use arguments::site::KeptOptions;
 use arguments::{Arguments, Command, ForecastCommand};
 use clap::{CommandFactory, Parser};
 use exit_code::{DONE, ERROR};
-use forecast_sizes::Asked;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_controller::forecasts::Asked;
 use trimtab_engine::{Target, own};
 use trimtab_types::{Pid, hear_notices};
 

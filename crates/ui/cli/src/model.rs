@@ -5,15 +5,15 @@
 use crate::arguments::model::{ModelCommand, ModelFitOptions};
 use crate::engine::Kept;
 use crate::exit_code::{DONE, PARTIAL};
-use crate::model_kept::{Content, Named, VERSION, all, models_of};
 use crate::progress::Terminal;
 use crate::{model_shown, output};
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trimtab_controller::forecasts::{Content, MODEL_VERSION, Named, all_models, models_of, named_model};
 use trimtab_engine::routine::fit;
-use trimtab_engine::{Benchmark, Benchmarked, HostKind, RoutineCommand, Speed, host_name, own};
-use trimtab_store::{History, KnownHost, RoutineModel};
+use trimtab_engine::{Benchmark, Benchmarked, RoutineCommand, host_kind_here, host_name, own, speed_here};
+use trimtab_store::History;
 
 /// All combinations of sizes, at most.
 const PLACES_MAX: usize = 400;
@@ -45,13 +45,13 @@ fn fit_one(options: &ModelFitOptions, store: &Option<PathBuf>) -> anyhow::Result
     let found = benchmark.run(&terminal)?;
     terminal.finish();
     ensure!(!found.interrupted, "interrupted: nothing was kept");
-    let (named, host) = named(options, &benchmark, &found)?;
+    let named = named(options, &benchmark, &found)?;
     let mut history = kept.store();
-    history.note_host(&host)?;
+    history.note_host(&named.host()?)?;
     history.note_model(&named.kept)?;
     drop(history);
     match &options.json {
-        Some(path) => output::write(path, &serde_json::to_string_pretty(&model_shown::as_json(&named)?)?)?,
+        Some(path) => output::write(path, &serde_json::to_string_pretty(&named.json()?)?)?,
         None => output::print_text(&model_shown::page(&named))?,
     }
     let is_whole = named.content.left_out.is_empty() && named.content.time.stray.is_none();
@@ -87,7 +87,7 @@ fn benchmark_of(options: &ModelFitOptions) -> anyhow::Result<Benchmark> {
     })
 }
 
-fn named(options: &ModelFitOptions, benchmark: &Benchmark, found: &Benchmarked) -> anyhow::Result<(Named, KnownHost)> {
+fn named(options: &ModelFitOptions, benchmark: &Benchmark, found: &Benchmarked) -> anyhow::Result<Named> {
     let basis = found.basis(&benchmark.parameters);
     let times = found.times(basis);
     let time = fit(&benchmark.parameters, &times, found.quiet(basis)).map_err(|error| match found.left_out.len() {
@@ -98,16 +98,9 @@ fn named(options: &ModelFitOptions, benchmark: &Benchmark, found: &Benchmarked) 
         none if none.is_empty() => Err("it had less memory than can be told apart from trimtab's own".to_owned()),
         some => fit(&benchmark.parameters, &some, None).map_err(|error| error.to_string()),
     };
-    let (host, host_kind, speed) = (host_name(), HostKind::here(), Speed::here());
-    let now = own::unix_s();
-    let kept_host = KnownHost {
-        name: host.clone(),
-        kind: serde_json::to_string(&host_kind)?,
-        speed: serde_json::to_string(&speed)?,
-        seen_unix_s: now,
-    };
+    let (host, host_kind, speed) = (host_name(), host_kind_here(), speed_here());
     let content = Content {
-        version: VERSION,
+        version: MODEL_VERSION,
         parameters: benchmark.parameters.clone(),
         setup: benchmark.setup.as_ref().map(|setup| setup.words().to_vec()),
         host,
@@ -123,19 +116,12 @@ fn named(options: &ModelFitOptions, benchmark: &Benchmark, found: &Benchmarked) 
         seed: benchmark.seed,
         runs: found.runs.clone(),
     };
-    let kept = RoutineModel {
-        name: options.name.clone(),
-        host_kind: kept_host.kind.clone(),
-        command: benchmark.command.words().to_vec(),
-        made_unix_s: now,
-        content: serde_json::to_string(&content)?,
-    };
-    Ok((Named { kept, content }, kept_host))
+    Ok(named_model(&options.name, benchmark.command.words().to_vec(), own::unix_s(), content)?)
 }
 
 fn list(store: &Option<PathBuf>, json: Option<&Path>) -> anyhow::Result<u8> {
     let kept = Kept::open(store.as_deref())?;
-    let all = all(&kept)?;
+    let all = all_models(&kept.store())?;
     match json {
         Some(path) => output::write(path, &serde_json::to_string_pretty(&model_shown::list_as_json(&all)?)?)?,
         None => output::print_text(&model_shown::list(&all))?,
@@ -145,7 +131,7 @@ fn list(store: &Option<PathBuf>, json: Option<&Path>) -> anyhow::Result<u8> {
 
 fn show(name: &str, store: &Option<PathBuf>, json: Option<&Path>) -> anyhow::Result<u8> {
     let kept = Kept::open(store.as_deref())?;
-    let found = models_of(&kept, name)?;
+    let found = models_of(&kept.store(), name)?;
     match json {
         Some(path) => output::write(path, &serde_json::to_string_pretty(&model_shown::list_as_json(&found)?)?)?,
         None => {

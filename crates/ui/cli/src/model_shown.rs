@@ -2,29 +2,20 @@
 //!
 //! Next: `model`, which prints them.
 
-use crate::model_kept::{Content, Named};
 use crate::recorded::short;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use trimtab_controller::forecasts::{Content, Named, stray_words, time_words};
 use trimtab_engine::Basis;
-use trimtab_engine::routine::{Model, Piece, Stray, Unit};
+use trimtab_engine::routine::{Model, Piece, Unit};
 
 /// The plot's columns and rows.
 const COLUMNS: usize = 60;
 const ROWS: usize = 14;
 
-/// One model as JSON.
-pub fn as_json(named: &Named) -> anyhow::Result<Value> {
-    let mut object = serde_json::to_value(&named.content)?;
-    object["name"] = json!(named.kept.name);
-    object["command"] = json!(named.kept.command);
-    object["made_unix_s"] = json!(named.kept.made_unix_s);
-    Ok(object)
-}
-
 /// Models as JSON, without their runs.
 pub fn list_as_json(all: &[Named]) -> anyhow::Result<Value> {
-    let models = all.iter().map(as_json).collect::<anyhow::Result<Vec<_>>>()?;
+    let models = all.iter().map(Named::json).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({ "version": 1, "models": models }))
 }
 
@@ -70,17 +61,6 @@ pub fn page(named: &Named) -> String {
     text
 }
 
-/// Which time is meant.
-pub fn time_words(content: &Content) -> &'static str {
-    match (content.time_is, content.has_threads) {
-        (Basis::Wall, _) => "time",
-        (Basis::Cpu, false) => "processor time, because others disturbed the runs",
-        (Basis::Cpu, true) => {
-            "processor time of all threads together, because others disturbed the runs; it takes less by the clock"
-        }
-    }
-}
-
 fn ranges(model: &Model) -> String {
     let ends = model.parameters.iter().zip(model.least.iter().zip(&model.most));
     let words: Vec<String> = ends.map(|(name, (least, most))| format!("{name} from {least} to {most}")).collect();
@@ -92,19 +72,6 @@ fn formulas(model: &Model) -> Vec<String> {
         return vec![stray_words(stray)];
     }
     model.pieces.iter().map(|piece| formula(model, piece)).collect()
-}
-
-/// Why sizes do not say a value.
-pub fn stray_words(stray: Stray) -> String {
-    match stray {
-        Stray::Repetitions { spread } => {
-            format!("the sizes do not say it: runs of the same sizes spread by {:.0}%", 100.0 * spread)
-        }
-        Stray::Sizes { error } if error < 1e6 => {
-            format!("the sizes do not say it: the best terms miss other sizes by {:.0}%", 100.0 * error)
-        }
-        Stray::Sizes { .. } => "the sizes do not say it: no terms fit".to_owned(),
-    }
 }
 
 fn formula(model: &Model, piece: &Piece) -> String {

@@ -10,9 +10,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_controller::{Authority, Identity, Options, REVOKED_FILE, Role, Serial, serve};
+use trimtab_controller::{Authority, Identity, Machine, Options, REVOKED_FILE, Role, Serial, SlurmJobs, serve};
+use trimtab_engine::{SlurmPast, slurm_past};
 use trimtab_standing::standing::{Standing, stand};
 use trimtab_store::Store;
+use trimtab_types::one_line;
 
 /// `trimtab site`.
 pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
@@ -79,9 +81,22 @@ pub fn controller(options: &ControllerOptions, store: &Option<PathBuf>) -> anyho
         listen_tree: options.listen_tree,
         fan_out: options.fan_out as usize,
         store,
+        machine: Machine { slurm_jobs, user_name },
     };
     serve(options, |api, tree| eprintln!("trimtab: the controller is asked at {api}; agents call {tree}"))?;
     Ok(DONE)
+}
+
+fn slurm_jobs(days: u32) -> Result<SlurmJobs, String> {
+    let SlurmPast { jobs, default_partition } = slurm_past(days).map_err(|error| one_line(&error))?;
+    Ok(SlurmJobs { jobs, default_partition })
+}
+
+/// The name of a user of this machine.
+fn user_name(uid: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let is_theirs = |line: &&str| line.split(':').nth(2) == Some(uid.to_string().as_str());
+    users.lines().find(is_theirs)?.split(':').next().map(str::to_owned)
 }
 
 /// `trimtab agent --ticket -`; `place` is its own among the ticket's.

@@ -4,42 +4,16 @@
 //! Next: docs/forecasts.md; `trimtab-corun` for the formulas and their laws.
 
 mod common;
+mod common_scopro;
 
 use common::{Home, LIMIT, RANKS, alone, wait_until_at_work};
+use common_scopro::{ITERATIONS, TABLE_6, TABLE_7, report};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use trimtab_specimens::{Launch, Mpi, Running};
 
-/// The job that is forecast, the one that ends first, nodes, T_a1, S_a, T_b, T_a by formulas 6 and 7, T_real: tables 7a and 7b.
-const TABLE_7: &[(&str, &str, u32, [f64; 6])] = &[
-    ("IS", "EP", 4, [226.22, 1.12, 148.00, 242.5, 254.16, 245.77]),
-    ("IS", "EP", 8, [123.46, 1.13, 75.85, 132.24, 139.6, 133.00]),
-    ("IS", "EP", 16, [74.26, 1.08, 38.00, 76.95, 79.92, 78.01]),
-    ("EP", "IS", 4, [130.85, 1.11, 67.8, 137.56, 145.24, 136.71]),
-    ("EP", "IS", 8, [65.43, 1.15, 36.22, 70.09, 75.25, 72.8]),
-    ("EP", "IS", 16, [32.91, 1.23, 21.66, 37.06, 40.71, 38.45]),
-    ("IS", "FT", 16, [74.13, 1.31, 56.00, 87.50, 97.38, 88.46]),
-    ("IS", "FT", 8, [123.36, 1.40, 104.83, 153.18, 172.40, 151.41]),
-    ("FT", "IS", 16, [32.36, 1.75, 26.23, 43.62, 56.60, 43.59]),
-    ("FT", "IS", 8, [61.42, 1.71, 47.48, 81.03, 104.6, 81.36]),
-];
-/// An application, beside which, nodes, slowdown of whole runs and of windows, printed error in percent: table 6.
-const TABLE_6: &[(&str, &str, u32, f64, f64, f64)] = &[
-    ("IS", "EP", 4, 1.14, 1.13, 1.2),
-    ("IS", "EP", 8, 1.10, 1.10, 0.0),
-    ("IS", "EP", 16, 1.11, 1.10, 0.9),
-    ("EP", "IS", 4, 1.14, 1.13, 0.6),
-    ("EP", "IS", 8, 1.14, 1.17, 2.5),
-    ("EP", "IS", 16, 1.14, 1.15, 0.9),
-    ("IS", "FT", 8, 1.44, 1.42, 2.0),
-    ("IS", "FT", 16, 1.33, 1.33, 0.4),
-    ("FT", "IS", 8, 1.74, 1.71, 1.8),
-    ("FT", "IS", 16, 1.71, 1.73, 1.5),
-];
-/// Iterations of NAS IS as the thesis ran it, and of any other here.
-const ITERATIONS: u64 = 320;
 /// Errors of table 6 are of slowdowns that were printed with two decimals, points.
 const ROUNDING: f64 = 0.9;
 /// Steps of the longer live job: it outlives its windows also where nobody else computes,
@@ -50,37 +24,6 @@ const ROUNDS: &str = "1500000";
 const SLOWDOWN_MAX: f64 = 20.0;
 /// A job's end is forecast to within this factor of the time that it still took: others may come to this machine meanwhile.
 const FACTOR: f64 = 2.5;
-
-/// The report of a window in which an iteration took so long, and after which so many come.
-fn report(program: &str, nodes: u32, each_s: f64, done: u64, remaining: Option<u64>) -> Value {
-    let hosts: Vec<String> = (1..=nodes).map(|node| format!("n{node}")).collect();
-    json!({
-        "schema": "trimtab.report/1",
-        "job": {
-            "id": "", "program": format!("/nas/{program}"), "arguments": [], "ranks": nodes, "mpi": "MPICH-GM 1.2.5",
-            "hosts": hosts, "builds": [], "started_unix_s": null,
-        },
-        "window": {
-            "batch": 0, "trigger": "attach", "marker": "main", "marker_source": "named", "start": done, "iterations": 10,
-            "valid": true, "ended_by": "iterations", "duration_s": 10.0 * each_s, "started_unix_s": null,
-            "groups": ["comm"], "loop_description": null,
-            "progress": {
-                "done": done, "remaining": remaining, "total": remaining.map(|remaining| remaining + done),
-                "total_at_most": null, "explanation": "the loop has no counter",
-            },
-        },
-        "time_per_iteration_s": {
-            "mean": each_s, "variance": 0.0, "half_width_95": 0.01 * each_s, "min": each_s, "max": each_s, "samples": 10,
-        },
-        "iterations_per_s": 1.0 / each_s, "communication_fraction": null, "communication_to_computation": null,
-        "imbalance": null, "functions": [], "links": [], "ranks": [],
-        "cost": {
-            "pause_us_max": null, "pause_us_total": null, "probe_ns": null, "probes": null, "points": null, "fraction": null,
-            "first_record_s": null,
-        },
-        "warnings": [],
-    })
-}
 
 /// The same with one rank that may run on these processors, with processor time and communication of each second.
 fn profile(program: &str, processors: &str, (cpu, communication): (f64, f64)) -> Value {

@@ -41,7 +41,7 @@ fn file(client: &Client, window: u64, filing: &Filing) -> Result<Filed, SiteErro
 
 impl Site {
     /// A window whose agent on n1 found ranks of this user and started something.
-    fn window_of(&self, client: &Client, owner: u32) -> u64 {
+    pub(super) fn window_of(&self, client: &Client, owner: u32) -> u64 {
         let begun: Begun = client.post("/v1/windows", &wanted()).expect("it begins");
         let (path, agent) = (format!("/v1/windows/{}", begun.id), self.client("node:n1"));
         let _order: Order = agent.get(&format!("{path}/order")).expect("its order");

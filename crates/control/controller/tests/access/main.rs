@@ -4,8 +4,12 @@
 //! Next: `jobs`, `calls` and `revoked` beside this for what these are about; `routes` in the sources, which all ask.
 
 mod calls;
+mod forecasts;
 mod jobs;
+mod openapi;
 mod revoked;
+#[path = "../../../../ui/cli/tests/common_scopro/mod.rs"]
+mod scopro;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -15,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
-use trimtab_controller::{Options, own_version, serve};
+use trimtab_controller::{Machine, Options, own_version, serve};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Contact, incarnation_now};
 use trimtab_overlay::{NodeId, Setup};
@@ -29,6 +33,9 @@ use trimtab_types::Rank;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A step that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
+
+/// A machine without Slurm.
+const MACHINE: Machine = Machine { slurm_jobs: |_| Err("no sacct here".to_owned()), user_name: |_| None };
 
 /// A site with a controller that runs in this process until the test's program ends.
 struct Site {
@@ -48,7 +55,7 @@ impl Site {
         let identity = Identity::load(&path).expect("it is read").refusing(&folder.path().join("revoked.pem"));
         let identity = identity.expect("nobody is revoked yet");
         let store = Store::open_site(Some(&folder.path().join("site.db"))).expect("a store");
-        let options = Options { identity, listen: any, listen_tree: any, fan_out: 2, store };
+        let options = Options { identity, listen: any, listen_tree: any, fan_out: 2, store, machine: MACHINE };
         let (sender, ready) = channel();
         std::thread::spawn(move || serve(options, |api, tree| sender.send((api, tree)).expect("somebody waits")));
         let (api, tree) = ready.recv_timeout(HANG).expect("it listens");

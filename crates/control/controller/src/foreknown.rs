@@ -1,0 +1,98 @@
+//! Known to forecasts between two questions: the site's past as Slurm tells it, and which forecasts are kept.
+//!
+//! Next: `foresight`, which answers.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
+use trimtab_forecasts::Past;
+use trimtab_history::{Wrong, read_log};
+use trimtab_types::one_line;
+
+/// Slurm is asked for the jobs of so many days,
+const DAYS: u32 = 30;
+/// and what it says holds for so long.
+const PAST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Windows of which it is known that their forecast is kept.
+const NOTED_MAX: usize = 4096;
+
+/// Jobs as Slurm's accounting knows them.
+#[derive(Clone, Debug)]
+pub struct SlurmJobs {
+    /// As `sacct --parsable2` prints them.
+    pub jobs: String,
+    /// The partition of jobs that name none.
+    pub default_partition: Option<String>,
+}
+
+/// The questions that the controller has for its machine; it starts nothing itself.
+#[derive(Clone, Copy)]
+pub struct Machine {
+    /// The jobs of so many last days, of all users; or why Slurm does not say.
+    pub slurm_jobs: fn(u32) -> Result<SlurmJobs, String>,
+    /// The name of a user by their number.
+    pub user_name: fn(u32) -> Option<String>,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+/// Kept between two questions.
+pub(crate) struct Foresight {
+    machine: Machine,
+    /// Slurm's past, and when it was asked; locked while it is, by threads that may wait.
+    past: Mutex<Option<(Instant, Arc<Past>)>>,
+    /// Windows whose forecast is among all forecasts: who asks again adds nothing.
+    noted: Mutex<BTreeSet<(String, u32)>>,
+    /// Logs that come with a question are gone through one at a time.
+    pub(crate) log_turn: Semaphore,
+}
+
+impl Foresight {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Foresight { machine, past: Mutex::default(), noted: Mutex::default(), log_turn: Semaphore::new(1) }
+    }
+
+    /// The past of the site, asked for anew once it is old.
+    ///
+    /// # Errors
+    /// Why Slurm does not say it.
+    pub(crate) fn past(&self) -> Result<Arc<Past>, String> {
+        let mut known = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = known.as_ref().filter(|(asked, _)| asked.elapsed() < PAST_TIME_MAX);
+        let past = match fresh {
+            Some((_, past)) => past.clone(),
+            None => Arc::new(self.asked_past()?),
+        };
+        if fresh.is_none() {
+            *known = Some((Instant::now(), past.clone()));
+        }
+        Ok(past)
+    }
+
+    fn asked_past(&self) -> Result<Past, String> {
+        let SlurmJobs { jobs, default_partition } = (self.machine.slurm_jobs)(DAYS)?;
+        let log = read_log(&jobs, Wrong::LeftOut).map_err(|error| one_line(&error))?;
+        let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        Ok(Past { log, now_s, source: format!("sacct, {DAYS} days"), is_live: true, default_partition })
+    }
+
+    /// The name of a user by their number.
+    pub(crate) fn user_name(&self, uid: u32) -> Option<String> {
+        (self.machine.user_name)(uid)
+    }
+
+    /// True the first time.
+    pub(crate) fn is_new(&self, key: &str, window: u32) -> bool {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.len() >= NOTED_MAX {
+            noted.clear();
+        }
+        noted.insert((key.to_owned(), window))
+    }
+}

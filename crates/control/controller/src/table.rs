@@ -1,0 +1,168 @@
+//! All requests of the API: path, method, who may, what is asked and answered, and what answers it. Routes and docs/openapi.json
+//! are both made of this one table, so that neither can lack what the other has.
+//!
+//! Next: `route` for one of them; `openapi`, which writes all down.
+
+use crate::asked::{Caller, Refusal, person};
+use crate::openapi::document;
+use crate::route::{Route, deleting, getting, posting};
+use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
+use crate::state::Controller;
+use crate::{calls, foresight, kept, weather};
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use trimtab_forecasts::{
+    CorunAnswer, CorunAsked, JobAnswer, JobAsked, ModelNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked,
+};
+use trimtab_site::api::{BODY_BYTES_MAX, Begun, Enrol, Order, Outcome, Placed, RevokedList, Tree, Wanted, WindowState};
+use trimtab_site::jobs::{Awaited, Awaiting, Filed, Filing, Heard, JobWindows, Jobs, Trigger, Triggered};
+use trimtab_site::weather::{HostWeather, PairFound, ProbeOrder, ProbeOutcome};
+
+/// Those who may, as the document says it.
+const PEOPLE: &str = "users, administrators";
+const AGENTS: &str = "agents of nodes";
+const OWNER: &str = "the job's owner, administrators";
+const BEGINNER: &str = "whoever began it";
+
+/// The API as it is served.
+pub(crate) fn routes(controller: Arc<Controller>) -> Router {
+    let all = table().into_iter();
+    all.fold(Router::new(), |router, route| router.route(route.path, route.handler))
+        .fallback(nothing)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(controller)
+}
+
+async fn nothing() -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, "there is no such thing; docs/api.md lists what can be asked".to_owned())
+}
+
+/// The API as an OpenAPI 3.1 document: docs/openapi.json.
+pub fn openapi() -> Value {
+    document(&table())
+}
+
+/// `GET /v1/openapi.json`.
+async fn show(caller: Caller) -> Result<Json<Value>, Refusal> {
+    person(&caller)?;
+    Ok(Json(openapi()))
+}
+
+/// All of them.
+pub(crate) fn table() -> Vec<Route> {
+    [site(), windows(), jobs(), weather(), forecasts()].into_iter().flatten().collect()
+}
+
+fn site() -> Vec<Route> {
+    vec![
+        getting("/v1/openapi.json", PEOPLE, "This description.", show),
+        getting("/v1/tree", PEOPLE, "The tree of agents, asked at that moment.", tree).answers::<Tree>(),
+        posting("/v1/agents", AGENTS, "An agent reports for duty.", enrol).asks::<Enrol>().answers::<Placed>(),
+        getting("/v1/revoked", AGENTS, "The signed list of revoked certificates.", revoked).answers::<RevokedList>(),
+    ]
+}
+
+fn windows() -> Vec<Route> {
+    vec![
+        posting("/v1/windows", PEOPLE, "A window wants agents on nodes.", begin).asks::<Wanted>().answers::<Begun>(),
+        getting("/v1/windows/{id}", BEGINNER, "How its nodes' agents stand.", window).answers::<WindowState>(),
+        deleting("/v1/windows/{id}", BEGINNER, "It is over.", end),
+        getting("/v1/windows/{id}/order", "agents of its nodes, once each", "Whom to start what for.", order)
+            .answers::<Order>(),
+        posting("/v1/windows/{id}/outcome", "agents of its nodes", "What came of an order.", outcome).asks::<Outcome>(),
+        posting("/v1/windows/{id}/report", "whoever began it, once", "Keep its report.", kept::file)
+            .asks::<Filing>()
+            .answers::<Filed>(),
+    ]
+}
+
+fn jobs() -> Vec<Route> {
+    vec![
+        getting("/v1/jobs", "users: their own; administrators: all", "Jobs whose windows are kept.", kept::jobs)
+            .answers::<Jobs>(),
+        getting("/v1/jobs/{job}", OWNER, "A job and its windows.", kept::job).answers::<JobWindows>(),
+        getting("/v1/jobs/{job}/windows/{window}", OWNER, "A window's report.", kept::report).answers_report(),
+        posting("/v1/jobs/{job}/trigger", OWNER, "Has whoever waits for the job measure a window now.", calls::trigger)
+            .asks::<Trigger>()
+            .answers::<Triggered>(),
+        posting("/v1/waits", "users for their own jobs, administrators", "Wait for calls.", calls::begin)
+            .asks::<Awaiting>()
+            .answers::<Awaited>()
+            .example(json!({ "names": ["4711"] })),
+        getting("/v1/waits/{id}", "whoever waits", "The call that came; held for up to 5 s.", calls::listen)
+            .answers::<Heard>(),
+        deleting("/v1/waits/{id}", "whoever waits", "Wait no more.", calls::end),
+    ]
+}
+
+fn weather() -> Vec<Route> {
+    vec![
+        getting(
+            "/v1/weather/{host}/{nice}",
+            PEOPLE,
+            "What a new process would get there, now and soon.",
+            weather::host,
+        )
+        .answers::<HostWeather>(),
+        posting("/v1/weather/{host}/to/{peer}", PEOPLE, "The network, probed now; held for up to 9 s.", weather::pair)
+            .answers::<PairFound>(),
+        getting("/v1/probes/{id}/order", "the agent of its host, once", "Whom to probe.", weather::order)
+            .answers::<ProbeOrder>(),
+        posting("/v1/probes/{id}/outcome", "the agent of its host", "What came of a probe.", weather::outcome)
+            .asks::<ProbeOutcome>(),
+    ]
+}
+
+fn forecasts() -> Vec<Route> {
+    let corun = "How much slower each of several jobs is beside the others and who ends when, or who would be the better partner.";
+    vec![
+        posting(
+            "/v1/forecasts/job",
+            OWNER,
+            "When a running job ends, from its kept windows and earlier runs.",
+            foresight::job,
+        )
+        .asks::<JobAsked>()
+        .answers::<JobAnswer>()
+        .example(json!({ "job": "ring-1", "newest_s": 86400 })),
+        posting(
+            "/v1/forecasts/corun",
+            "users for their own jobs and reports, administrators",
+            corun,
+            foresight::together,
+        )
+        .asks::<CorunAsked>()
+        .answers::<CorunAnswer>()
+        .example(json!({
+            "jobs": [{ "window": "ring-1/0" }, { "window": "ring-1/1", "name": "the other" }],
+            "alone": [{ "job": "A", "window": "ring-1/1" }],
+        })),
+        posting("/v1/forecasts/comp", PEOPLE, "How long a routine takes at given sizes on a host.", foresight::comp)
+            .asks::<SizeAsked>()
+            .answers::<SizeAnswer>()
+            .example(json!({ "model": "sort", "host": "n1", "args": { "n": 3000 } })),
+        posting("/v1/forecasts/size", PEOPLE, "How much memory a routine needs at given sizes.", foresight::size)
+            .asks::<SizeAsked>()
+            .answers::<SizeAnswer>()
+            .example(json!({ "model": "sort", "host": "n1", "args": { "n": 3000 } })),
+        posting("/v1/forecasts/queue", PEOPLE, "When Slurm would start a job that is submitted now.", foresight::queue)
+            .asks::<QueueAsked>()
+            .answers::<QueueAnswer>()
+            .example(json!({ "nodes": 4, "time_s": 7200, "jobs": queue_log() })),
+        posting("/v1/models", "administrators", "Keep a model of a routine for all.", foresight::model)
+            .asks::<ModelNamed>(),
+    ]
+}
+
+/// A short past: jobs that waited ten seconds each.
+fn queue_log() -> String {
+    let job = |at: u32| {
+        let submitted = 1_795_000_000 + 600 * at;
+        format!("{at}|{submitted}|{}|{}|4|7200|batch|COMPLETED\n", submitted + 10, submitted + 310)
+    };
+    let lines: String = (0..3).map(job).collect();
+    format!("JobID|Submit|Start|End|NNodes|TimelimitRaw|Partition|State\n{lines}")
+}

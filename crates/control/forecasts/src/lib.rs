@@ -1,0 +1,32 @@
+//! Questions about what comes, each with the one answer that a command prints and the controller sends.
+//!
+//! When a job ends ([`JobMade`]), how jobs slow each other ([`corun`]), how long a routine takes and how much memory it needs
+//! ([`SizeMade`]), when Slurm would start a job ([`QueueMade`]). Each takes windows, runs, models and logs as a store or a caller
+//! has them, asks the models, and has an answer whose fields docs/forecasts.md describes. Nothing here measures, prints or
+//! listens: a command measures a window before it asks, the controller asks with those of its store.
+//!
+//! Next: `questions` for what may be asked over HTTP; `job`, `jobs_together`, `sizes` and `queue` for the answers.
+#![forbid(unsafe_code)]
+
+mod corun_jobs;
+mod error;
+mod job;
+mod jobs_together;
+mod looks;
+mod models;
+mod questions;
+mod queue;
+mod sizes;
+
+pub use corun_jobs::{CorunError, CorunSide, company, comparable, corun_cautions, corun_jobs};
+pub use error::Error;
+pub use job::{EndAnswer, JobAnswer, JobMade, Whose};
+pub use jobs_together::{
+    Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, NOT_MODELLED, PartnerAnswer, Quantity,
+    alone_stored, corun, letter_of,
+};
+pub use looks::{LOOKS_OF_JOB_MAX, looks};
+pub use models::{Content, MODEL_VERSION, Named, all_models, models_of, named_model, stray_words, time_words};
+pub use questions::{CorunAsked, Given, GivenAlone, JobAsked, ModelNamed, QueueAsked, SizeAsked};
+pub use queue::{NoWait, Past, QueueAnswer, QueueMade, QueueQuestion};
+pub use sizes::{Asked, Host, SizeAnswer, SizeMade, known_host};
