@@ -96,8 +96,9 @@ pub use trimtab_trigger::{CallOutcome, Condition, Waker, When};
 /// Sensors of this machine, and of the network to another one.
 pub use trimtab_sensors as sensors;
 
-/// Forecasts of series, of a job's end, and of jobs together.
+/// Forecasts of series, of a job's end, of jobs together, and of data and routines on hosts and links.
 pub use trimtab_corun as corun;
+pub use trimtab_grid as grid;
 pub use trimtab_progress as progress;
 pub use trimtab_weather as weather;
 

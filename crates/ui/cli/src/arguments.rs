@@ -3,6 +3,7 @@
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
 mod corun;
+pub mod grid;
 mod limit;
 pub mod model;
 mod numbers;
@@ -11,6 +12,7 @@ pub mod site;
 
 use clap::{Args, Parser, Subcommand};
 pub use corun::CorunOptions;
+use grid::{CommOptions, PlaceOptions, PlanOptions, TotalOptions};
 use model::{ModelCommand, SizeForecastOptions};
 use numbers::{count, positive, whole};
 use range::within;
@@ -364,6 +366,26 @@ pub enum ForecastCommand {
     ///
     /// Exit codes: 0 an amount is said; 1 none can be; 2 an error.
     Size(SizeForecastOptions),
+    /// How long data take from where they are to a host, by measured links, directly or by other hosts
+    ///
+    /// docs/forecasts.md describes data, links and the answer.
+    ///
+    /// Exit codes: 0 a time is said; 1 it is impossible, with the reason; 2 an error.
+    Comm(CommOptions),
+    /// How long a routine takes on a host with its data brought there, and its results sent on
+    ///
+    /// Exit codes: 0 a time is said; 1 it is impossible, or sizes do not say the time; 2 an error.
+    Total(TotalOptions),
+    /// On which host a routine ends first, its data brought there: all hosts ranked, with the reason where it is impossible
+    ///
+    /// Exit codes: 0 a host is chosen; 1 no host has a time; 2 an error.
+    Place(PlaceOptions),
+    /// Which alternative of a plan ends first: routines on hosts, data and transfers from a file
+    ///
+    /// docs/forecasts.md describes the file.
+    ///
+    /// Exit codes: 0 one is chosen; 1 none has a time; 2 an error.
+    Plan(PlanOptions),
     /// When Slurm would start a job that is submitted now, from the waits of the site's own past
     ///
     /// Asks `sacct` for the jobs of the last days, or reads a log of jobs. docs/forecasts.md describes it.

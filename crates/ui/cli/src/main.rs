@@ -22,6 +22,10 @@ mod forecast;
 mod forecast_sizes;
 mod functions;
 mod given_window;
+mod grid;
+mod grid_facts;
+mod grid_routines;
+mod grid_shown;
 mod hold;
 mod memory;
 mod model;
@@ -200,6 +204,10 @@ fn foretell(command: &ForecastCommand, store: &Option<PathBuf>, command_ns: u64)
         ForecastCommand::Job(options) => forecast::job(options, store, command_ns),
         ForecastCommand::Comp(options) => forecast_sizes::run(Asked::Time, options, store),
         ForecastCommand::Size(options) => forecast_sizes::run(Asked::Memory, options, store),
+        ForecastCommand::Comm(options) => grid::comm(options, store),
+        ForecastCommand::Total(options) => grid::total(options, store),
+        ForecastCommand::Place(options) => grid::place(options, store),
+        ForecastCommand::Plan(options) => grid::plan(options, store),
         ForecastCommand::Queue(options) => queue::run(options),
         ForecastCommand::Corun(options) => corun::run(options, store, command_ns),
     }

@@ -31,6 +31,9 @@ const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
 const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
 const SCALED: Run = Like("a_function_that_one_rank_does_alone_is_named");
+const COMM: Run = Like("transfers_take_the_best_way_and_share_links");
+const PLACED: Run = Like("a_routine_is_placed_with_its_data_and_its_result");
+const PLANNED: Run = Like("fasts_product_is_planned_and_the_choice_flips_with_one_link");
 const TIMES: Run = Like("times_loads_and_paces_trigger_windows");
 
 /// All commands of each file, in their order; of one that is longer than a line its beginning.
@@ -80,6 +83,10 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab model list", FITTED),
             ("trimtab model show NAME", FITTED),
             ("trimtab forecast comp NAME --args n=4096", FITTED),
+            ("trimtab forecast comm --data A=bytes:1GB@n1 --to n2", COMM),
+            ("trimtab forecast total NAME --host n2 --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
+            ("trimtab forecast place NAME --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
+            ("trimtab forecast plan FILE", PLANNED),
             ("trimtab backtest", Like("the_end_of_a_job_is_forecast_and_judged")),
             ("trimtab backtest --series FILE.csv", Like("a_series_is_forecast_and_judged")),
             (
@@ -252,6 +259,14 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
                 "trimtab model fit sort --run 'sort -o /dev/null /tmp/lines.{n}' --setup 'sh -c \"shuf -i 1-{n} >/tmp/lines.{n}\"' --over n=100000..3200000:8",
                 FITTED,
             ),
+            ("trimtab forecast comm --data NAME=DATA@HOST ... --to HOST", COMM),
+            (
+                "trimtab forecast total NAME --host HOST --args n=SIZE --data NAME=DATA@HOST ... [--result NAME=DATA@HOST]",
+                PLACED,
+            ),
+            ("trimtab forecast place NAME --args n=SIZE --data NAME=DATA@HOST ... [--on HOSTS]", PLACED),
+            ("trimtab forecast plan FILE", PLANNED),
+            ("trimtab forecast plan complex-product.json --weather links.json", PLANNED),
         ],
     ),
     (
@@ -316,7 +331,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
 ];
 
 /// Indented lines that nobody types: a line of a configuration, lines that programs print.
-const NOT_TYPED: [&str; 3] = ["optional ", "N passed", "SKIPPED: "];
+const NOT_TYPED: [&str; 4] = ["optional ", "N passed", "SKIPPED: ", "{\"version\""];
 
 /// Where the project's files are.
 pub fn root() -> PathBuf {

@@ -1,0 +1,100 @@
+//! Wrong questions: one clear error each, with the next step.
+//!
+//! A question that is right and has no answer is none of these: see [`crate::Impossible`].
+//!
+//! Next: `plan` and `facts`, which are checked before anything is computed.
+
+/// Wrong input, or facts that don't reach.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Text that describes no data.
+    #[error("{text:?} describes no data: {why}; give NAME=dense:double:4096x4096@HOST")]
+    NoData {
+        /// The text.
+        text: String,
+        /// The reason.
+        why: String,
+    },
+    /// Data that nobody described.
+    #[error("{step}: there are no data {name:?}; there are {known}")]
+    UnknownData {
+        /// The step that names them.
+        step: String,
+        /// Their name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Data that are nowhere when a step needs them.
+    #[error("{step}: {name} has no place and no step before it gives it: write @HOST behind it, or give it before")]
+    NoPlace {
+        /// The step.
+        step: String,
+        /// The data.
+        name: String,
+    },
+    /// Data that would be made twice.
+    #[error("{step}: {name} is there already: each step gives data of its own")]
+    GivenTwice {
+        /// The step.
+        step: String,
+        /// The data.
+        name: String,
+    },
+    /// A host of which nothing is known.
+    #[error("unknown host {host:?}: {known}")]
+    UnknownHost {
+        /// Its name.
+        host: String,
+        /// Those that are known, in a sentence.
+        known: String,
+    },
+    /// A figure that is too old.
+    #[error(
+        "{what} is {age_s:.0} s old, more than {age_max_s:.0} s: look again with `trimtab weather`, or raise --age"
+    )]
+    Stale {
+        /// The figure.
+        what: String,
+        /// Its age.
+        age_s: f64,
+        /// The most that is accepted.
+        age_max_s: f64,
+    },
+    /// A figure that an answer needs and nobody gave.
+    #[error("{what} is not known: `trimtab weather` looks at it, --weather FILE gives it")]
+    NoFigure {
+        /// The figure.
+        what: String,
+    },
+    /// A figure that no host or link can have.
+    #[error("{what} is {value}: {expected}")]
+    NoNumber {
+        /// The figure.
+        what: String,
+        /// Its value.
+        value: f64,
+        /// The values that it may have.
+        expected: &'static str,
+    },
+    /// A time in the future.
+    #[error("{what} is from {ahead_s:.0} s ahead of now: has a clock been set back?")]
+    Ahead {
+        /// The figure.
+        what: String,
+        /// How far.
+        ahead_s: f64,
+    },
+    /// Two facts of one thing.
+    #[error("{what} is given twice, with different values")]
+    Contradiction {
+        /// The thing.
+        what: String,
+    },
+    /// A plan that means nothing.
+    #[error("{0}")]
+    Plan(String),
+    /// A routine that can't be asked so.
+    #[error("{0}")]
+    Routine(String),
+}
