@@ -401,7 +401,7 @@ pub enum LoopChoice {
 
 /// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
 /// passes if that is longer, and at most a third of `max_s`, or half of it where no loop has been passed more often than twice. `loops` are those of a nest, outermost first, after `elapsed_s`.
-/// Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other. A loop around one that
+/// One that is passed as often as the one inside of it is waited for as long as that. Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other. A loop around one that
 /// was left is given all of that time, as long as three passes of it may fit.
 pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
     let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
@@ -427,7 +427,13 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
     let is_awaited = |index: &usize| {
         repeating.is_none_or(|inside| *index < inside) && loops[*index].may_come_around(elapsed_s, limit_s)
     };
-    let is_any_awaited = may_be_main.iter().any(is_awaited);
+    // One that has passed as often as the one inside of it, but for the pass that goes on, is the next to repeat.
+    let passes = |index: usize| loops[index].passes.map_or(0, |counted| counted.passes);
+    let is_abreast = |index: &usize| {
+        let is_next = |inside| *index < inside && passes(*index) + 1 >= passes(inside);
+        repeating.is_some_and(is_next) && !loops[*index].is_in_bursts
+    };
+    let is_any_awaited = may_be_main.iter().any(|index| is_awaited(index) || is_abreast(index));
     // One that some rank does not pass at all says nothing of the time that it takes.
     let innermost =
         may_be_main.iter().rev().find(|index| loops[**index].passes.is_some_and(|counted| counted.passes > 0));

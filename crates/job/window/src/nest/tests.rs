@@ -189,6 +189,8 @@ fn the_outermost_loop_that_repeats_in_time_is_taken() {
         ("the outermost, at once", vec![counted(3, 3), counted(30, 30)], 0.1, 60.0, Take(0)),
         ("it may still come", vec![counted(1, 1), counted(30, 30)], 1.9, 60.0, Wait),
         ("it does not come in time", vec![counted(2, 2), counted(30, 30)], 2.0, 60.0, Take(1)),
+        ("the inner one is passed once in each pass", vec![counted(2, 2), counted(3, 3)], 2.1, 60.0, Wait),
+        ("not any more", vec![counted(2, 2), counted(4, 4)], 2.1, 60.0, Take(1)),
         ("the innermost needs longer", vec![counted(0, 0), counted(2, 2)], 5.0, 60.0, Wait),
         ("a third of all", vec![counted(0, 0), counted(1, 1)], 20.0, 60.0, Nothing),
         ("the third pass is in sight", vec![counted(0, 0), counted(2, 2)], 20.0, 60.0, Wait),
