@@ -9,13 +9,13 @@ use crate::exit_code::{DONE, PARTIAL};
 use crate::grid_facts::{Source, known, of_site};
 use crate::grid_routines::Models;
 use crate::grid_shown::{Asked, Shown};
-use crate::model_kept::models_of;
 use crate::output;
 use crate::progress::Terminal;
 use crate::recorded::bytes_of;
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trimtab_controller::forecasts::models_of;
 use trimtab_engine::grid::{Alternative, Argument, Data, Facts, Plan, Step, Transfers, compare};
 use trimtab_engine::own;
 use trimtab_store::{History, SizeForecast};
@@ -36,7 +36,7 @@ pub fn comm(options: &CommOptions, store: &Option<PathBuf>) -> anyhow::Result<u8
 /// `trimtab forecast total`.
 pub fn total(options: &TotalOptions, store: &Option<PathBuf>) -> anyhow::Result<u8> {
     let way = Way::new(Asked::Total, &options.work.grid, store)?;
-    models_of(&way.kept, &options.work.name)?;
+    models_of(&way.kept.store(), &options.work.name)?;
     let plan = work(&options.work, std::slice::from_ref(&options.host))?;
     way.answer(&plan, (format!("forecast total {}", options.work.name), work_sizes(&options.work)))
 }
@@ -44,7 +44,7 @@ pub fn total(options: &TotalOptions, store: &Option<PathBuf>) -> anyhow::Result<
 /// `trimtab forecast place`.
 pub fn place(options: &PlaceOptions, store: &Option<PathBuf>) -> anyhow::Result<u8> {
     let way = Way::new(Asked::Place, &options.work.grid, store)?;
-    models_of(&way.kept, &options.work.name)?;
+    models_of(&way.kept.store(), &options.work.name)?;
     let hosts = if options.on.is_empty() { way.facts.names() } else { options.on.clone() };
     ensure!(
         !hosts.is_empty(),

@@ -3,13 +3,12 @@
 //! Next: `grid`, which asks; `forecast_sizes` for one host and one routine.
 
 use crate::engine::Kept;
-use crate::model_kept::{Named, all};
-use crate::model_shown::{stray_words, time_words};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use trimtab_controller::forecasts::{Named, all_models, stray_words, time_words};
 use trimtab_engine::grid::{Needs, NoNeeds, Quantity, Routines};
 use trimtab_engine::routine::{Forecast, Scale};
-use trimtab_engine::{Basis, HostKind, Speed, host_name};
+use trimtab_engine::{Basis, HostKind, Speed, host_kind_here, host_name, speed_here};
 use trimtab_store::{History, KnownHost};
 
 /// All models of the store, and the hosts that it knows.
@@ -25,13 +24,13 @@ impl Models {
     /// Those of a store.
     pub fn of(kept: &Kept) -> anyhow::Result<Models> {
         let hosts = kept.store().hosts()?;
-        Ok(Models { named: all(kept)?, hosts, here: host_name(), speed_here: OnceCell::new() })
+        Ok(Models { named: all_models(&kept.store())?, hosts, here: host_name(), speed_here: OnceCell::new() })
     }
 
     /// The kind of a host, and its speed where that was stored.
     fn host(&self, name: &str) -> Result<(HostKind, Option<Speed>), String> {
         if name == self.here || name == "localhost" {
-            return Ok((HostKind::here(), None));
+            return Ok((host_kind_here(), None));
         }
         let known = self.hosts.iter().find(|host| host.name == name);
         let found = known.and_then(|host| Some((serde_json::from_str(&host.kind).ok()?, &host.speed)));
@@ -44,7 +43,7 @@ impl Models {
     }
 
     fn scale(&self, speed: Option<Speed>, named: &Named) -> Scale {
-        let speed = speed.unwrap_or_else(|| *self.speed_here.get_or_init(Speed::here));
+        let speed = speed.unwrap_or_else(|| *self.speed_here.get_or_init(speed_here));
         let (least, most) = speed.times_of(&named.content.speed);
         Scale { least, most }
     }
