@@ -155,7 +155,7 @@ const fn program(name: &'static str, mpi: bool, language: Language) -> Program {
 }
 
 /// All specimens.
-pub const PROGRAMS: [Program; 14] = [
+pub const PROGRAMS: [Program; 15] = [
     program("particle", true, Language::C),
     program("fft", true, Language::C),
     program("is", true, Language::C),
@@ -165,6 +165,7 @@ pub const PROGRAMS: [Program; 14] = [
     program("kinds", true, Language::C),
     program("sleeper", true, Language::C),
     program("steady", true, Language::C),
+    program("pong", true, Language::C),
     program("threads", true, Language::Cpp),
     program("heat", true, Language::Fortran),
     program("heat08", true, Language::Fortran),

@@ -37,6 +37,7 @@ const ROWS: &[Row] = &[
     ("heat", "heat", "--size 1000 --mark", Some((1, 8))),
     ("heat08", "heat08", "--size 1000 --mark", Some((1, 8))),
     ("steady", "steady", "--work 1000 --sleep-us 100 --threads 3", Some((1, 8))),
+    ("pong", "pong", "--sizes 8,512 --between-us 10", Some((3, 524))),
     ("sleeper_block", "sleeper", "--mode block --size 1000", None),
     ("sleeper_threads", "sleeper", "--mode threads --size 1000", Some((0, 0))),
     ("sleeper_exec", "sleeper", "--mode exec --size 1000", Some((0, 0))),

@@ -13,6 +13,7 @@ mod omp;
 mod path;
 mod reduced;
 mod share;
+mod transfer;
 mod words;
 
 pub use counter::{Counter, CounterCost};
@@ -22,6 +23,7 @@ pub use omp::{HybridEfficiencies, Omp, ParallelRegion};
 pub use path::{CallFrame, PathTotal, SizeClass};
 pub use reduced::{CrowdedNode, FunctionRanks, NodeSum, RankClass, RankSpread, Reduced};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, RankPlace};
+pub use transfer::{CollectiveTimes, MessageTimes};
 pub use words::{
     Assumption, Cause, Closeness, CrowdLimit, Ended, EventKind, Factor, FunctionGroup, HybridFactor, MarkerSource,
     NeighbourKind, Presence, WaitKind,
@@ -82,6 +84,12 @@ pub struct Report {
     pub paths: Vec<PathTotal>,
     /// Bytes and messages from rank to rank, in world ranks, counted at the sender.
     pub links: Vec<Link>,
+    /// The time of messages on these links, by size: transfer and waiting, of calls of recorded iterations that could be matched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageTimes>,
+    /// The time of collectives of all ranks, by function and size, of the same calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveTimes>,
     /// One entry per rank, in rank order; of a reduced report, of the ranks that stand out.
     pub ranks: Vec<RankTotal>,
     /// The figures of all ranks, where `ranks` has only those that stand out; `None`: it has all.

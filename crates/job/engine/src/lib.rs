@@ -23,6 +23,7 @@ mod found;
 mod hold;
 mod host_kind;
 mod launch;
+mod link_times;
 mod loops;
 mod machines;
 mod nodes;
@@ -101,6 +102,12 @@ pub use trimtab_corun as corun;
 pub use trimtab_grid as grid;
 pub use trimtab_progress as progress;
 pub use trimtab_weather as weather;
+
+/// Links between hosts, and collectives on them.
+pub mod links {
+    pub use crate::link_times::{CollectiveAnswer, CollectiveAsked, HostLoad, HostPair, LinkError, Links, Method, Way};
+    pub use trimtab_loggp::{Break, Collective, Figure, LinkFit, Segment, Time};
+}
 
 /// Models of routines by sizes, the runs that they are made of, and the hosts.
 pub use benchmark::{Benchmark, BenchmarkError, Benchmarked};

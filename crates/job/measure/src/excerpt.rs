@@ -68,8 +68,9 @@ impl Kind {
     }
 }
 
-/// An event: its kind, ticks since the entry before, ticks inside plus one (0: not returned), whether it is a mark.
-type Row = (u16, u64, u64, bool);
+/// An event: its kind, ticks since the entry before, ticks inside plus one (0: not returned), whether it is a mark, its payload
+/// plus one (0: not known).
+type Row = (u16, u64, u64, bool, u64);
 
 /// An excerpt as it travels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,7 +93,8 @@ impl From<Excerpt> for Short {
             });
             let inside = event.exit_ticks.checked_sub(event.enter_ticks).map_or(0, |ticks| ticks.saturating_add(1));
             let is_mark = excerpt.marks.binary_search(&index).is_ok();
-            short.rows.push((number, event.enter_ticks.saturating_sub(before_ticks), inside, is_mark));
+            let bytes = event.bytes.map_or(0, |bytes| bytes.saturating_add(1));
+            short.rows.push((number, event.enter_ticks.saturating_sub(before_ticks), inside, is_mark, bytes));
             before_ticks = event.enter_ticks;
         }
         short
@@ -113,7 +115,7 @@ impl TryFrom<Short> for Excerpt {
     fn try_from(short: Short) -> Result<Self, Malformed> {
         let mut excerpt = Excerpt::default();
         let mut now_ticks = 0u64;
-        for (row, (number, since, inside, is_mark)) in short.rows.iter().enumerate() {
+        for (row, (number, since, inside, is_mark, bytes)) in short.rows.iter().enumerate() {
             let malformed = || Malformed { row, rows: short.rows.len() };
             let kind = short.kinds.get(usize::from(*number)).ok_or_else(malformed)?;
             now_ticks = now_ticks.checked_add(*since).ok_or_else(malformed)?;
@@ -136,6 +138,7 @@ impl TryFrom<Short> for Excerpt {
                 synchronising: kind.bits & 4 != 0,
                 completes: kind.bits & 8 != 0,
                 comm: kind.comm,
+                bytes: bytes.checked_sub(1),
             });
         }
         Ok(excerpt)
@@ -159,6 +162,7 @@ mod tests {
             synchronising: bits & 4 != 0,
             completes: bits & 8 != 0,
             comm: 0,
+            bytes: (bits & 1 != 0).then_some(enter_ticks % 70_000),
         }
     }
 
@@ -181,9 +185,9 @@ mod tests {
     fn what_no_node_sends_is_an_error() {
         let kinds = vec![Kind::of(&event(1, 0, 0, 0))];
         for (name, rows) in [
-            ("a kind that was not described", vec![(1, 0, 0, false)]),
-            ("after the end of time", vec![(0, u64::MAX, 0, false), (0, 1, 0, false)]),
-            ("a return after the end of time", vec![(0, 10, u64::MAX, false)]),
+            ("a kind that was not described", vec![(1, 0, 0, false, 0)]),
+            ("after the end of time", vec![(0, u64::MAX, 0, false, 0), (0, 1, 0, false, 0)]),
+            ("a return after the end of time", vec![(0, 10, u64::MAX, false, 0)]),
         ] {
             let bytes = postcard::to_allocvec(&Short { kinds: kinds.clone(), rows }).unwrap();
             assert!(postcard::from_bytes::<Excerpt>(&bytes).is_err(), "{name}");

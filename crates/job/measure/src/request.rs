@@ -345,7 +345,7 @@ impl Answer {
     /// A rank in [`Answer::Passed`], its call sites included.
     pub const PASSED_BYTES: usize = 200;
     /// A call of a rank in [`Answer::Passed`].
-    pub const EVENT_BYTES: usize = 16;
+    pub const EVENT_BYTES: usize = 20;
     /// A rank in [`Answer::Checked`].
     pub const CHECKED_BYTES: usize = 240;
     /// A mark in [`Answer::Checked`].

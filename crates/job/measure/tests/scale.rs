@@ -107,6 +107,7 @@ impl Played {
             completes: false,
             synchronising: !self.is_ring,
             comm: 0,
+            bytes: None,
         }
     }
 

@@ -78,6 +78,8 @@ pub fn assemble(input: &WindowInput) -> Report {
         paths: paths::path_totals(input, &functions, |ticks| scale.seconds(ticks)),
         functions,
         links: links(input),
+        messages: input.waits.transfers.messages(|ticks| scale.seconds(ticks)),
+        collectives: input.waits.transfers.collectives(name_of, |ticks| scale.seconds(ticks)),
         ranks,
         reduced: None,
         nodes: input.nodes.clone(),

@@ -38,6 +38,8 @@ pub struct CallEvent {
     pub synchronising: bool,
     /// Stable id of the communicator, 0 for `MPI_COMM_WORLD`.
     pub comm: u64,
+    /// Its payload, as its function's bytes count it; `None`: not known, or the call was made while nothing was recorded.
+    pub bytes: Option<u64>,
 }
 
 impl CallEvent {
@@ -59,6 +61,11 @@ impl CallEvent {
     /// Latest moment of this call that was seen.
     pub(crate) fn seen_until(&self) -> u64 {
         self.exit_ticks.max(self.enter_ticks)
+    }
+
+    /// True for a call of all ranks that is no message, of which the payload is known.
+    pub fn is_of_world(&self) -> bool {
+        self.comm == 0 && !self.is_send && !self.is_receive && self.bytes.is_some()
     }
 
     /// True for a collective of all ranks that synchronises them.

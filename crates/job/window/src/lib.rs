@@ -48,6 +48,7 @@ mod remarks;
 mod scaling;
 mod start;
 pub mod statistics;
+mod transfers;
 mod verify;
 mod waits;
 mod word;

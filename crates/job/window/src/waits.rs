@@ -18,6 +18,7 @@
 //! Next: `assemble`, which names the functions.
 
 use crate::event::CallEvent;
+use crate::transfers::Transfers;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitKind, WaitState};
 
@@ -73,6 +74,8 @@ pub struct Waits {
     pub ranks: Vec<RankWaits>,
     /// By function and path, ascending.
     pub paths: Vec<PathWait>,
+    /// The time of messages and collectives without them.
+    pub transfers: Transfers,
 }
 
 /// How long calls of one function by one path waited.
@@ -166,13 +169,17 @@ pub fn waits(ranks: &[RankCalls], is_whole: bool, same_clock_ticks: u64) -> Wait
     let mut sums = Sums { same_clock_ticks, ..Sums::default() };
     known_by.retain(|_, known| known.len() == ranks.len() && ranks.len() > 1);
     if is_whole {
-        known_by.values().for_each(|known| sums.add_collectives(known));
+        known_by.values().for_each(|known| {
+            sums.add_collectives(known);
+            sums.time_collectives(known);
+        });
     }
     sums.add_messages(&known_by);
     let of_rank = |calls: &RankCalls| sums.of_rank(calls.rank, known_by.values().flatten());
     let ranks = if known_by.is_empty() { Vec::new() } else { ranks.iter().map(of_rank).collect() };
     let paths = sums.by_path(known_by.values().flatten());
-    Waits { iterations: known_by.len() as u64, ranks, paths, sums: sums.by_kind.into_values().collect() }
+    let transfers = sums.transfers;
+    Waits { iterations: known_by.len() as u64, ranks, paths, sums: sums.by_kind.into_values().collect(), transfers }
 }
 
 /// One iteration of one rank.
@@ -200,6 +207,7 @@ struct Sums {
     /// Waits by rank and entry of the call, each with its error.
     by_call: BTreeMap<(u32, u64), (u64, u64)>,
     same_clock_ticks: u64,
+    transfers: Transfers,
 }
 
 /// One call's wait.
@@ -263,6 +271,26 @@ impl Sums {
         }
     }
 
+    /// Times of collectives, where all ranks made the same ones, in whatever order each came.
+    fn time_collectives(&mut self, ranks: &[Iteration]) {
+        let of_world = |one: &Iteration| -> Vec<CallEvent> {
+            one.events.iter().filter(|event| event.is_of_world()).copied().collect()
+        };
+        let all: Vec<Vec<CallEvent>> = ranks.iter().map(of_world).collect();
+        let is_same = |calls: &Vec<CallEvent>| {
+            calls.len() == all[0].len() && calls.iter().zip(&all[0]).all(|(one, other)| one.function == other.function)
+        };
+        if all.is_empty() || !all.iter().all(is_same) {
+            return;
+        }
+        let errors = ranks.iter().map(|one| one.error_to(&ranks[0], self.same_clock_ticks));
+        let error = errors.max().unwrap_or(0);
+        for number in 0..all[0].len() {
+            let calls: Vec<CallEvent> = all.iter().map(|calls| calls[number]).collect();
+            self.transfers.add_collective(&calls, error);
+        }
+    }
+
     fn add_messages(&mut self, known: &BTreeMap<u64, Vec<Iteration>>) {
         let messages: BTreeMap<u64, Messages> =
             known.iter().map(|(number, ranks)| (*number, messages(ranks))).collect();
@@ -272,6 +300,9 @@ impl Sums {
             let latest = met.iter().find(|met| !met.is_empty() && met.iter().all(Met::is_possible));
             for met in latest.unwrap_or(&met[1]) {
                 self.add_message(met, pair);
+                if latest.is_some() {
+                    self.transfers.add_message(pair, &met.send, &met.receive, met.error);
+                }
             }
         }
     }
@@ -408,6 +439,7 @@ mod tests {
             completes: function == RECV,
             synchronising: function == BARRIER,
             comm: 0,
+            bytes: None,
         }
     }
 

@@ -1220,6 +1220,8 @@ pub struct CallRecord {
     pub peer: AtomicI32,
     /// Value of `Header::passes` after this call was counted.
     pub passes: AtomicU64,
+    /// Its payload, as its function's; [`SIZE_UNKNOWN`]: not known, or the call was made while nothing was recorded.
+    pub bytes: AtomicU64,
 }
 
 /// The routine's step at a return address. The monitor writes it once, the address last.

@@ -471,6 +471,7 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
         let payload = stat.bytes.load(Relaxed).wrapping_sub(bytes);
         if stat.unknown_bytes.load(Relaxed) == unknown && probe.kind != kind::RETURNED_BYTES {
             sums::add_size(context, probe, payload);
+            note_bytes(context, frame, payload);
         }
         if has_path {
             add(&sums::of_frame(context, probe, frame).bytes, payload);
@@ -478,6 +479,15 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     }
     if context.header().details_max.load(Relaxed) != 0 {
         keep_detail(context, probe, stat, frame, arguments, now);
+    }
+}
+
+/// The payload of a call that is in the ring.
+#[inline(always)]
+fn note_bytes(context: Context, frame: &Frame, payload: u64) {
+    let place = frame.ring.load(Relaxed);
+    if place != 0 {
+        ring_record(context, place - 1).bytes.store(payload, Relaxed);
     }
 }
 
@@ -555,6 +565,7 @@ fn write_pass(context: Context, number: u64, now: u64) {
     record.comm.store(COMM_NONE, Relaxed);
     record.peer.store(-1, Relaxed);
     record.passes.store(context.header().passes.load(Relaxed), Relaxed);
+    record.bytes.store(SIZE_UNKNOWN, Relaxed);
     record.enter_ticks.store(now, Relaxed);
     slot.ring_written.store(index + 1, Release);
 }
@@ -899,6 +910,7 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.comm.store(comm, Relaxed);
     record.peer.store(peer, Relaxed);
     record.passes.store(context.header().passes.load(Relaxed), Relaxed);
+    record.bytes.store(SIZE_UNKNOWN, Relaxed);
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);

@@ -5,6 +5,7 @@
 mod corun;
 pub mod grid;
 mod limit;
+pub mod links;
 pub mod model;
 mod numbers;
 mod range;
@@ -13,6 +14,7 @@ pub mod site;
 use clap::{Args, Parser, Subcommand};
 pub use corun::CorunOptions;
 use grid::{CommOptions, PlaceOptions, PlanOptions, TotalOptions};
+use links::CollectiveOptions;
 use model::{ModelCommand, SizeForecastOptions};
 use numbers::{count, positive, whole};
 use range::within;
@@ -399,6 +401,13 @@ pub enum ForecastCommand {
     ///
     /// Exit codes: 0 all is said; 1 some slowdown or end is not known, with the reason; 2 an error.
     Corun(CorunOptions),
+    /// How long a collective takes: how long does an alltoall of 1 MB on 16 ranks take here?
+    ///
+    /// From stored windows: of such collectives where they saw some, else added up from the times of messages between these
+    /// hosts. docs/links.md describes it.
+    ///
+    /// Exit codes: 0 a time is said; 1 a time beyond the sizes that were seen; 2 an error, or nothing is known.
+    Collective(CollectiveOptions),
 }
 
 /// The options of `forecast queue`.

@@ -27,6 +27,8 @@ mod grid_facts;
 mod grid_routines;
 mod grid_shown;
 mod hold;
+mod links;
+mod links_shown;
 mod memory;
 mod model;
 mod model_shown;
@@ -210,5 +212,6 @@ fn foretell(command: &ForecastCommand, store: &Option<PathBuf>, command_ns: u64)
         ForecastCommand::Plan(options) => grid::plan(options, store),
         ForecastCommand::Queue(options) => queue::run(options),
         ForecastCommand::Corun(options) => corun::run(options, store, command_ns),
+        ForecastCommand::Collective(options) => links::collective(options, store),
     }
 }

@@ -13,6 +13,7 @@ mod tables;
 use crate::numbers::{self, COST_BAR};
 use crate::omp;
 use crate::paths;
+use crate::transfers;
 use crate::units::{NOT_MEASURED, percent, time};
 use crate::waits;
 use crate::words::{self, Fact, Tone};
@@ -49,6 +50,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &regions(report);
     page += &call_paths(report);
     page += &waiting(report);
+    page += &link_times(report);
     page += &facts_cards(report);
     page += &tables::ranks(report);
     page += &tables::counters(report);
@@ -60,6 +62,14 @@ pub fn html(report: &Report, headline: &str) -> String {
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n"
     );
     page
+}
+
+/// Transfer and waiting of links, where messages were matched.
+fn link_times(report: &Report) -> String {
+    if report.messages.is_empty() {
+        return String::new();
+    }
+    card("Time of messages from rank to rank", &transfers::basis(report), &tables::link_times(report))
 }
 
 /// Parallel regions and what their threads did, where they were measured.

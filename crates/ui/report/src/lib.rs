@@ -18,6 +18,7 @@ mod omp;
 mod paths;
 mod scaling;
 mod terminal;
+mod transfers;
 mod units;
 mod waits;
 mod words;

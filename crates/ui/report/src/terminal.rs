@@ -15,6 +15,7 @@ use crate::clean::clean;
 use crate::numbers;
 use crate::omp;
 use crate::paths;
+use crate::transfers;
 use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words;
@@ -56,6 +57,7 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     call_paths(&mut page, report, style.paths);
     sizes(&mut page, report);
     wait_states(&mut page, report);
+    link_times(&mut page, report);
     links(&mut page, report);
     page.section("Operating system");
     page.facts(&words::system(report));
@@ -244,6 +246,20 @@ fn wait_table(page: &mut Page, report: &Report) {
     }
     page.table(&table);
     page.note(Ink::Faint, &waits::basis(report));
+}
+
+/// Transfer and waiting of links, of messages that were matched.
+fn link_times(page: &mut Page, report: &Report) {
+    if report.messages.is_empty() {
+        return;
+    }
+    page.section("Time of messages from rank to rank");
+    let mut table = Table::new(transfers::COLUMNS.map(|(title, rank)| Column::number(title, rank)).into());
+    for row in transfers::rows(report) {
+        table.row(row.map(|(shown, _)| Cell::Text(shown)).into());
+    }
+    page.table(&table);
+    page.note(Ink::Faint, &transfers::basis(report));
 }
 
 fn links(page: &mut Page, report: &Report) {

@@ -43,6 +43,8 @@ pub fn report(number: u32, iterations: usize) -> Report {
         paths: Vec::new(),
         links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],
         ranks: vec![rank(iterations)],
+        messages: Vec::new(),
+        collectives: Vec::new(),
         wait_states: Vec::new(),
         nodes: Vec::new(),
         cost: Cost {

@@ -132,6 +132,7 @@ fn mark(function: u32, ticks: u64) -> CallEvent {
         completes: false,
         synchronising: false,
         comm: 0,
+        bytes: None,
     }
 }
 

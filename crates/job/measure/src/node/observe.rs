@@ -14,7 +14,7 @@ use std::sync::atomic::fence;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::ticks;
 use trimtab_session::ImageCache;
-use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind, owner};
+use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, Probe, SIZE_UNKNOWN, checksum, flag, kind, owner};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE, direction};
 
@@ -64,6 +64,7 @@ struct RawCall {
     peer: i32,
     source: i32,
     passes: u64,
+    bytes: u64,
 }
 
 /// A full ring of a fast loop's calls holds less time than a rank waits for a processor that others want as well. A rank
@@ -109,6 +110,7 @@ pub(crate) fn snapshot(member: &Member, turns: Turns) -> Snapshot<'_> {
             peer: record.peer.load(Relaxed),
             source: record.source.load(Relaxed),
             passes: record.passes.load(Relaxed),
+            bytes: record.bytes.load(Relaxed),
         });
     }
     // The records were read before what is written now is looked up.
@@ -162,6 +164,7 @@ pub(crate) fn stream(
             (false, true) => peer,
             (true, true) => world(record.source),
         };
+        let is_synchronising = selection.synchronising[probe.function as usize] && record.comm != COMM_NONE;
         stream.events.push(CallEvent {
             function: probe.function,
             site,
@@ -172,8 +175,9 @@ pub(crate) fn stream(
             is_send: sends,
             is_receive: receives,
             completes: receives && probe.request == ABSENT,
-            synchronising: selection.synchronising[probe.function as usize] && record.comm != COMM_NONE,
+            synchronising: is_synchronising,
             comm: comms.get(&record.comm).copied().unwrap_or(u64::from(COMM_NONE)),
+            bytes: bytes(probe, record, is_synchronising),
         });
         stream.bases.push(base);
         stream.passes.push(record.passes);
@@ -181,6 +185,15 @@ pub(crate) fn stream(
         stream.probes.push(record.probe);
     }
     stream
+}
+
+/// The payload of a call that is over when it returns, or of a send. A barrier carries nothing.
+fn bytes(probe: &Probe, record: &RawCall, is_synchronising: bool) -> Option<u64> {
+    if probe.kind == kind::NONE {
+        return is_synchronising.then_some(0);
+    }
+    let begins_only = probe.kind != kind::SEND && probe.request != ABSENT;
+    (!begins_only && record.bytes != SIZE_UNKNOWN).then_some(record.bytes)
 }
 
 /// The records with what their sites are called on all ranks. A path that was cut, because what lies on it was not known
@@ -319,6 +332,7 @@ mod tests {
             peer: 0,
             source: 0,
             passes: 0,
+            bytes: 0,
         };
         let turns = Turns { span_ticks_max: 100, gap_ticks_max: 200 };
         for (name, first, last, now, expected) in [

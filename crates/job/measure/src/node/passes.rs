@@ -255,6 +255,7 @@ mod tests {
                 completes: is_receive,
                 synchronising,
                 comm: 0,
+                bytes: None,
             });
             events.len() - 1
         };

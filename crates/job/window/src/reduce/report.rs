@@ -93,6 +93,8 @@ pub fn assemble_reduced(input: ReducedInput<'_>) -> Report {
         reduced: Some(reduced(&input, (&all, &functions), (&ranks, is_known))),
         functions,
         links: Vec::new(),
+        messages: Vec::new(),
+        collectives: Vec::new(),
         ranks,
         nodes: shown.nodes.clone(),
         wait_states: Vec::new(),

@@ -343,6 +343,7 @@ fn collectives_before_a_loops_passes_are_told_prove_nothing() {
         completes: false,
         synchronising,
         comm: 0,
+        bytes: None,
     };
     // Both ranks meet in the passes 3 and 5; one counts its passes from the 8th on, the other one from the 9th.
     let observed = |from: u64, until: u64| {

@@ -156,6 +156,7 @@ pub fn call(function: u32, site: u64, enter_ticks: u64, exit_ticks: u64, peer: i
         completes: function == RECV,
         synchronising: false,
         comm: 0,
+        bytes: None,
     }
 }
 

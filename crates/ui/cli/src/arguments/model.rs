@@ -2,6 +2,7 @@
 //!
 //! Next: `crate::model`, which runs what they say.
 
+use super::links::LinksOptions;
 use super::numbers::{count, positive, whole};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -28,6 +29,13 @@ pub enum ModelCommand {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// List links between hosts, from messages that stored windows saw: o, L and G of LogGP by protocol, transfer and waiting, and the
+    /// load of each host
+    ///
+    /// docs/links.md describes it.
+    ///
+    /// Exit codes: 0 all pairs of hosts are fitted; 1 some can't be, with the reason, or there are none; 2 an error.
+    Links(LinksOptions),
     /// Show a model: terms, coefficients, range, errors, and a plot of what was measured
     Show {
         /// Its name

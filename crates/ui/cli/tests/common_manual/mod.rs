@@ -30,6 +30,7 @@ const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
 const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
+const LINKED: Run = Like("links_are_fitted_and_collectives_forecast_from_windows");
 const SCALED: Run = Like("a_function_that_one_rank_does_alone_is_named");
 const COMM: Run = Like("transfers_take_the_best_way_and_share_links");
 const PLACED: Run = Like("a_routine_is_placed_with_its_data_and_its_result");
@@ -87,6 +88,8 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab forecast total NAME --host n2 --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
             ("trimtab forecast place NAME --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
             ("trimtab forecast plan FILE", PLANNED),
+            ("trimtab model links", LINKED),
+            ("trimtab forecast collective alltoall --bytes 1M --ranks 16", LINKED),
             ("trimtab backtest", Like("the_end_of_a_job_is_forecast_and_judged")),
             ("trimtab backtest --series FILE.csv", Like("a_series_is_forecast_and_judged")),
             (
@@ -206,6 +209,18 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
                 Like("limited_links_are_measured_as_they_are"),
             ),
             ("trimtab weather --for 15", Like("this_host_has_weather_and_a_forecast")),
+        ],
+    ),
+    (
+        "docs/links.md",
+        &[
+            ("trimtab model links [WINDOW ...] [--json FILE]", LINKED),
+            ("trimtab model links", LINKED),
+            (
+                "trimtab forecast collective NAME --ranks N [--bytes BYTES] [--hosts A,B] [--mpi NAME] [--by WINDOW ...] [--json FILE]",
+                LINKED,
+            ),
+            ("trimtab forecast collective alltoall --bytes 1M --ranks 16", LINKED),
         ],
     ),
     (

@@ -6,6 +6,7 @@ use super::escape::{card, text};
 use crate::numbers;
 use crate::omp;
 use crate::paths;
+use crate::transfers;
 use crate::units::{bytes, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words;
@@ -148,6 +149,13 @@ pub(super) fn wait_states(report: &Report) -> String {
     };
     let titles = waits::COLUMNS.map(|(title, _)| title);
     table(&titles, report.wait_states.iter().take(waits::WAITS_SHOWN_MAX).map(row))
+}
+
+/// Transfer and waiting of links.
+pub(super) fn link_times(report: &Report) -> String {
+    let row =
+        |row: [(String, f64); transfers::COLUMNS.len()]| row.map(|(shown, number)| Cell::number(number, shown)).into();
+    table(&transfers::COLUMNS.map(|(title, _)| title), transfers::rows(report).into_iter().map(row))
 }
 
 /// The links with the most bytes.

@@ -64,6 +64,18 @@ pub fn four_ranks() -> Report {
         wait_state(WaitKind::Collective, "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101), (3, 0.0022)]),
         WaitState { time_s: None, ..wait_state(WaitKind::LateSender, "MPI_Sendrecv", 0.0, 3e-6, &[]) },
     ];
+    report.messages = vec![
+        MessageTimes { transfer_s: Some(0.0021), wait_s: Some(0.0064), ..message_times(0, 1, 8192) },
+        MessageTimes {
+            messages: 40,
+            hidden: 40,
+            ready: 0,
+            transfer_s: None,
+            wait_s: None,
+            ..message_times(1, 0, 8192)
+        },
+    ];
+    report.collectives = vec![collective_times()];
     report.details = (0..3).map(detail).collect();
     report.paths = vec![
         path("MPI_Allreduce", "solve", Some("solver.f90:214"), 0.0151),
@@ -85,6 +97,38 @@ pub fn four_ranks() -> Report {
         function.sizes = Some(vec![class(1024, 8), class(8192, 72)]);
     }
     report
+}
+
+fn message_times(from: u32, to: u32, bytes: u64) -> MessageTimes {
+    MessageTimes {
+        from,
+        to,
+        bytes,
+        messages: 40,
+        hidden: 3,
+        transfer_s: Some(0.0011),
+        wait_s: Some(0.0004),
+        ready: 35,
+        transfer_s_low: Some(28e-6),
+        transfer_s_median: Some(30e-6),
+        transfer_s_high: Some(34e-6),
+        send_s_median: Some(2e-6),
+        receive_s_median: Some(1.5e-6),
+        error_s: 1e-7,
+    }
+}
+
+fn collective_times() -> CollectiveTimes {
+    CollectiveTimes {
+        function: "MPI_Allreduce".into(),
+        ranks: 4,
+        bytes: 8,
+        calls: 10,
+        time_s_low: 11e-6,
+        time_s_median: 12e-6,
+        time_s_high: 15e-6,
+        error_s: 4e-6,
+    }
 }
 
 fn path(function: &str, caller: &str, line: Option<&str>, time_s: f64) -> PathTotal {
@@ -256,6 +300,7 @@ pub fn everything() -> Report {
         detail.duration_s = Some(0.001);
     }
     report.wait_states = vec![wait_state(WaitKind::Collective, "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    report.messages = vec![message_times(0, 1, 8192)];
     report.paths = vec![path("MPI_Allreduce", "solve", Some("solver.f90:214"), 0.01)];
     report.paths[0].path_missing = Some("who called here was not known yet".into());
     report.paths[0].path.remove(0);
@@ -406,6 +451,9 @@ pub fn bare() -> Report {
         (full.functions, full.links, full.ranks, full.details);
     report.wait_states = full.wait_states;
     report.wait_states.iter_mut().for_each(|state| state.time_s = None);
+    let MessageTimes { from, to, bytes, .. } = message_times(0, 1, 8192);
+    report.messages = vec![MessageTimes { from, to, bytes, ..MessageTimes::default() }];
+    report.collectives = full.collectives;
     report.nodes = full.nodes;
     for node in &mut report.nodes {
         (node.busy, node.steal, node.load, node.pressure) = (None, None, None, None);
@@ -603,6 +651,8 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         paths: Vec::new(),
         links: ring(ranks, iterations.max(1)),
         ranks: totals,
+        messages: Vec::new(),
+        collectives: Vec::new(),
         wait_states: Vec::new(),
         nodes: Vec::new(),
         cost: Cost {

@@ -1,0 +1,114 @@
+/* Messages of several sizes go from each even rank to the odd one behind it and come back, and then collectives of the same
+ * sizes follow: for tools that tell how long messages take.
+ *
+ * Each rank computes for a while between its calls, so that whoever receives has called before the other one sends.
+ *
+ * Known answer: 1, "every message and every sum was right", however many iterations there were.
+ *
+ *   --sizes A,B,...    bytes of the messages, at most 16 sizes (8,256,2048,16384,65536)
+ *   --between-us N     computes so long between calls (100)
+ *   --late-us N        even ranks sleep so long before they send (0)
+ *   --collectives N    N of allreduce, alltoall and bcast after the messages of each size (0)
+ *   --until FILE       ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
+ */
+#include "specimen.h"
+#include <mpi.h>
+
+#define SIZES_MAX 16
+
+static int sizes[SIZES_MAX], size_count;
+static char *out, *in;
+static long between_us, late_us;
+
+static const char *text_option(int argc, char **argv, const char *name, const char *otherwise) {
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], name) == 0) return argv[i + 1];
+    return otherwise;
+}
+
+static void read_sizes(const char *text) {
+    while (*text && size_count < SIZES_MAX) {
+        char *end;
+        long size = strtol(text, &end, 10);
+        if (end == text || size < 1 || size > 1 << 28) MPI_Abort(MPI_COMM_WORLD, 2);
+        sizes[size_count++] = (int)size;
+        text = *end ? end + 1 : end;
+    }
+}
+
+static void compute(long us) {
+    double until = MPI_Wtime() + 1e-6 * (double)us;
+    while (MPI_Wtime() < until) continue;
+}
+
+static void fill(int size, int value) {
+    out[0] = (char)value;
+    out[size - 1] = (char)value;
+}
+
+static bool is_filled(int size, int value) {
+    return in[0] == (char)value && in[size - 1] == (char)value;
+}
+
+static bool give(int size, int partner, int value) {
+    fill(size, value);
+    compute(between_us);
+    if (late_us > 0) usleep((useconds_t)late_us);
+    MPI_Send(out, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD);
+    MPI_Recv(in, size, MPI_BYTE, partner, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return is_filled(size, value + 1);
+}
+
+static bool take(int size, int partner, int value) {
+    MPI_Recv(in, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    bool right = is_filled(size, value);
+    fill(size, value + 1);
+    compute(between_us);
+    MPI_Send(out, size, MPI_BYTE, partner, 5, MPI_COMM_WORLD);
+    return right;
+}
+
+/* Blocks of this size, as far as there is room for one to each rank. */
+static bool all_together(int size, int rank, int ranks, int value) {
+    fill(size, value);
+    MPI_Bcast(out, size, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(out, in, size, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    bool right = is_filled(size, value);
+    out[(long)rank * size] = (char)value;
+    MPI_Alltoall(out, size, MPI_BYTE, in, size, MPI_BYTE, MPI_COMM_WORLD);
+    return right && ranks > 0;
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    specimen_begin(argc, argv);
+    int rank, ranks, largest = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    read_sizes(text_option(argc, argv, "--sizes", "8,256,2048,16384,65536"));
+    for (int i = 0; i < size_count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
+    out = calloc((size_t)ranks, (size_t)largest), in = calloc((size_t)ranks, (size_t)largest);
+    if (!out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
+    between_us = option(argc, argv, "--between-us", 100), late_us = option(argc, argv, "--late-us", 0);
+    long iterations = option(argc, argv, "--iterations", 1000), collectives = option(argc, argv, "--collectives", 0);
+    const char *until = text_option(argc, argv, "--until", NULL);
+    bool right = true;
+    int end = 0, iteration = 0, own, all, partner = rank ^ 1;
+    while (!end) {
+        iteration_begins(iteration);
+        for (int i = 0; i < size_count; i++) {
+            int value = (iteration + i) % 100;
+            if (partner < ranks) right = (rank % 2 ? take(sizes[i], partner, value) : give(sizes[i], partner, value)) && right;
+            for (long n = 0; n < collectives; n++) right = all_together(sizes[i], rank, ranks, value) && right;
+        }
+        iteration++;
+        end = until ? access(until, F_OK) == 0 : iteration >= iterations;
+        MPI_Bcast(&end, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    iterations_end(iteration);
+    own = right;
+    MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    right = verdict("pong", all, 1, 0, rank == 0);
+    MPI_Finalize();
+    return right ? 0 : 1;
+}
