@@ -6,10 +6,13 @@
 //! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window`,
 //! `scripts` and `tree` for what is measured.
 
+mod answer;
 mod attach;
 mod cluster;
 mod contender;
+mod corun;
 mod debian;
+mod forecast;
 mod idle;
 mod intervals;
 mod large;
@@ -34,11 +37,13 @@ mod window;
 use crate::{Outcome, shell};
 use anyhow::{Context, Result, bail};
 use attach::Bench;
+use forecast::Recordings;
 use part::Part;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window|probe|tree|cluster|intervals] [--json FILE] [--quick] [--only PART] [--leaves N] [--program NAME]...`.
+/// `cargo xtask bench [window|probe|tree|cluster|intervals|forecast] [--json FILE] [--quick] [--only PART] [--leaves N] [--program NAME]...
+/// [--series FOLDER] [--jobs FILE]...`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -49,7 +54,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
     build(&root, &options)?;
-    let Options { quick, programs, before, .. } = options.clone();
+    let Options { quick, programs, before, recordings, .. } = options.clone();
     let bench = Bench { folder: emptied_folder(&root)?, root, quick, programs, before };
     let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
@@ -59,6 +64,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         Name::Tree => tree::run(&bench, options.only, options.leaves, &mut record)?,
         Name::Cluster => cluster::run(&bench, options.only, &mut record)?,
         Name::Intervals => intervals::run(&bench, options.only, &mut record)?,
+        Name::Forecast => forecast::run(&bench, &recordings, options.only, &mut record)?,
     }
     println!("\n{}", record.summary());
     if (options.quick || options.only.is_some() || options.leaves.is_some()) && options.json.is_none() {
@@ -79,7 +85,7 @@ fn build(root: &Path, options: &Options) -> Result<()> {
         Name::Probe if options.only.is_none_or(|only| only == Part::Large) => {
             &[("trimtab-session", "plan_all"), ("trimtab-session", "insert_many")]
         }
-        Name::Probe | Name::Cluster | Name::Intervals => &[],
+        Name::Probe | Name::Cluster | Name::Intervals | Name::Forecast => &[],
         Name::Tree => &[("trimtab-link", "tree"), ("trimtab-sim", "sim")],
     };
     if options.name != Name::Tree && options.only != Some(Part::Cut) {
@@ -114,6 +120,8 @@ enum Name {
     Cluster,
     /// How often intervals hold the whole run.
     Intervals,
+    /// Forecasts beside what happened.
+    Forecast,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +136,23 @@ struct Options {
     programs: Vec<String>,
     /// An earlier build of `probe_cost`, to compare a recorded call with.
     before: Option<PathBuf>,
+    /// Recordings to forecast.
+    recordings: Recordings,
+}
+
+impl Options {
+    fn of(name: Name) -> Options {
+        Options {
+            name,
+            json: None,
+            quick: false,
+            only: None,
+            leaves: None,
+            programs: vec![],
+            before: None,
+            recordings: Recordings::default(),
+        }
+    }
 }
 
 impl Name {
@@ -138,6 +163,7 @@ impl Name {
             Name::Tree => "tree",
             Name::Cluster => "cluster",
             Name::Intervals => "intervals",
+            Name::Forecast => "forecast",
         }
     }
 
@@ -164,6 +190,7 @@ impl Name {
             ],
             Name::Cluster => &[("slurm", Part::Slurm), ("watch", Part::Watch)],
             Name::Intervals => &[("cut", Part::Cut), ("live", Part::Live)],
+            Name::Forecast => &[("series", Part::Series), ("jobs", Part::Jobs), ("pairs", Part::Pairs)],
         }
     }
 
@@ -184,14 +211,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
         Some("tree") => Name::Tree,
         Some("cluster") => Name::Cluster,
         Some("intervals") => Name::Intervals,
+        Some("forecast") => Name::Forecast,
         _ => Name::Window,
     };
-    let mut options =
-        Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![], before: None };
+    let mut options = Options::of(name);
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
-            "window" | "probe" | "tree" | "cluster" | "intervals" if index == 0 => {}
+            "window" | "probe" | "tree" | "cluster" | "intervals" | "forecast" if index == 0 => {}
             "--quick" => options.quick = true,
             "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
             "--program" if matches!(name, Name::Window | Name::Intervals) => match words.next() {
@@ -202,6 +229,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 Some((_, file)) => options.before = Some(file.into()),
                 None => bail!("--before needs the FILE of an earlier build of probe_cost"),
             },
+            "--series" if name == Name::Forecast => match words.next() {
+                Some((_, folder)) => options.recordings.series = Some(folder.into()),
+                None => bail!("--series needs the FOLDER of recorded series"),
+            },
+            "--jobs" if name == Name::Forecast => match words.next() {
+                Some((_, file)) => options.recordings.logs.push(file.into()),
+                None => bail!("--jobs needs the FILE of a log of jobs"),
+            },
             "--json" => match words.next() {
                 Some((_, file)) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
@@ -211,8 +246,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 options.leaves = Some(count.context("--leaves needs a number")?);
             }
             unknown => bail!(
-                "bench takes `window`, `probe`, `tree`, `cluster` or `intervals`, then --json FILE, --quick and --only PART, and of `tree` \
-                 --leaves N, got `{unknown}`"
+                "bench takes `window`, `probe`, `tree`, `cluster`, `intervals` or `forecast`, then --json FILE, --quick and --only PART, of \
+                 `tree` --leaves N, and of `forecast` --series FOLDER and --jobs FILE, got `{unknown}`"
             ),
         }
     }
@@ -231,32 +266,12 @@ mod tests {
         {
             let options = parse(&words(text)).expect(name);
             let json = json.map(PathBuf::from);
-            assert_eq!(
-                options,
-                Options {
-                    name: Name::Window,
-                    json,
-                    quick: false,
-                    only: None,
-                    leaves: None,
-                    programs: vec![],
-                    before: None
-                },
-                "{name}"
-            );
+            assert_eq!(options, Options { json, ..Options::of(Name::Window) }, "{name}");
         }
         assert!(parse(&words("window --quick")).expect("quick").quick);
         assert_eq!(parse(&words("--only truth")).expect("a part").only, Some(Part::Truth));
         assert_eq!(parse(&words("--only probe")).expect("a part").only, Some(Part::Probe));
-        let probe = Options {
-            name: Name::Probe,
-            json: None,
-            quick: true,
-            only: Some(Part::Peers),
-            leaves: None,
-            programs: vec![],
-            before: None,
-        };
+        let probe = Options { quick: true, only: Some(Part::Peers), ..Options::of(Name::Probe) };
         assert_eq!(parse(&words("probe --quick --only peers")).expect("another bench"), probe);
         assert_eq!(parse(&words("--program fft --program is")).expect("two").programs, ["fft", "is"]);
         let tree = parse(&words("tree --leaves 65_536 --only scale")).expect("another bench");
@@ -265,12 +280,17 @@ mod tests {
         assert_eq!((cluster.name, cluster.only), (Name::Cluster, Some(Part::Watch)));
         let intervals = parse(&words("intervals --only cut --program ep")).expect("another bench");
         assert_eq!((intervals.name, intervals.only), (Name::Intervals, Some(Part::Cut)));
+        let forecast = parse(&words("forecast --series s --jobs a --jobs b --only jobs")).expect("another bench");
+        let logs = ["a", "b"].map(PathBuf::from).to_vec();
+        assert_eq!(forecast.recordings, Recordings { series: Some("s".into()), logs });
+        assert_eq!((forecast.name, forecast.only), (Name::Forecast, Some(Part::Jobs)));
         assert_eq!(parse(&words("--before a/b")).expect("a file").before, Some("a/b".into()));
         for (name, text) in [
             ("no file", "--json"),
             ("no earlier build", "--before"),
             ("no program", "--program"),
             ("unknown bench", "trees"),
+            ("recordings of another bench", "tree --series s"),
             ("leaves of another bench", "probe --leaves 3"),
             ("no number of leaves", "tree --leaves many"),
             ("unknown part", "--only all"),

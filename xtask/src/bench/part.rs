@@ -24,4 +24,7 @@ pub enum Part {
     Watch,
     Cut,
     Live,
+    Series,
+    Jobs,
+    Pairs,
 }
