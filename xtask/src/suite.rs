@@ -48,6 +48,7 @@ const ON_NODES: &[(&str, &str)] = &[
     ("trimtab", "tests/cluster.rs"),
     ("trimtab", "tests/hosts.rs"),
     ("trimtab", "tests/jobs.rs"),
+    ("trimtab", "tests/links_net.rs"),
     ("trimtab", "tests/manual.rs"),
     ("trimtab", "tests/run_whole.rs"),
     ("trimtab", "tests/site.rs"),

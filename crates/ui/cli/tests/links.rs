@@ -1,7 +1,7 @@
 //! `trimtab model links` and `trimtab forecast collective` as they are typed: from reports of known links, and from windows of a
 //! program whose messages have several sizes.
 //!
-//! Next: docs/links.md; `trimtab-loggp` for the formulas.
+//! Next: docs/links.md; `links_net.rs` for links of known bandwidth between nodes; `trimtab-loggp` for the formulas.
 
 mod common;
 
