@@ -70,6 +70,18 @@ fn agents_tell_the_weather_of_their_hosts(site: &Site<'_>) {
     assert!(value("latency_s").is_some_and(|latency_s| latency_s > 0.0), "{found} {said}");
     assert!(value("bandwidth_bytes_per_s").is_some_and(|bandwidth| bandwidth > 0.0), "{found}");
     assert_eq!((found["host"].as_str(), found["to"].as_str()), (Some(one.as_str()), Some(two.as_str())));
+    let forecast = |host: &str| {
+        let data = format!("A=bytes:1MB@{one}");
+        let words = ["forecast", "comm", "--data", &data, "--to", host, "--json", "-"];
+        site.trimtab(&words, &user).output().expect("it runs")
+    };
+    let output = forecast(&two);
+    let said = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
+    let is_answer = said["facts_from"] == "site" && said["value"].as_f64().is_some_and(|seconds| seconds > 0.0);
+    assert!(is_answer && said["lower"].as_f64() < said["value"].as_f64(), "{output:?}");
+    let output = forecast("nowhere");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("unknown host \"nowhere\""), "{said}");
     println!("sensing costs {} of a processor", found["cost"]["agent_share"]);
     for (words, expected) in [
         (&["--host", "nowhere"][..], "unknown host: nowhere"),
