@@ -19,6 +19,7 @@ const UNSAFE_ROOMS: &[(&str, &str)] = &[
     ("crates/process/stub/", "runs inside the target, on raw memory"),
     ("crates/process/x86/tests/", "executes the code it relocated"),
     ("crates/process/snippet/tests/", "executes the code it emitted"),
+    ("crates/ui/capi/src/edge.rs", "pointers from programs in C"),
     ("testing/fuzz/src/coverage.rs", "the compiler's C interface to coverage counters"),
 ];
 

@@ -57,6 +57,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-controller", CONTROLLER, false),
     room("trimtab-report", &[], false),
     room("trimtab-pack", &[], false),
+    room("trimtab-capi", &["trimtab-site"], false),
     room("trimtab", CLI, false),
     room("trimtab-specimens", &[], false),
     room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
@@ -115,7 +116,7 @@ const ENGINE: &[&str] = &[
     "trimtab-measure",
     "trimtab-script",
 ];
-/// The command line is arguments, words and exit codes: 7 crates of ours, with the types, and no more. Its tests make nodes.
+/// The command line is arguments, words and exit codes: 7 crates of ours, with the types, and no more. Its tests make nodes, and programs in C.
 const CLI: &[&str] = &[
     "trimtab-standing",
     "trimtab-engine",
@@ -124,6 +125,7 @@ const CLI: &[&str] = &[
     "trimtab-pack",
     "trimtab-report",
     "trimtab-testbed",
+    "trimtab-capi",
 ];
 /// Everything that reads bytes from outside, and everything that makes code.
 const FUZZ: &[&str] = &[

@@ -8,6 +8,7 @@ use crate::error::SiteError;
 use crate::identity::Identity;
 use crate::jobs::{JobWindows, Jobs, Trigger, Triggered};
 use crate::weather::{HostWeather, PairFound};
+use serde_json::Value;
 use std::path::Path;
 use trimtab_types::report::Report;
 
@@ -64,6 +65,14 @@ impl Client {
 }
 
 impl Client {
+    /// A forecast: what is "job", "corun", "comp", "size" or "queue".
+    ///
+    /// # Errors
+    /// As [`Client::post`], and [`SiteError::NoName`].
+    pub fn forecast(&self, what: &str, question: &Value) -> Result<Value, SiteError> {
+        self.post(&format!("/v1/forecasts/{}", in_path(what)?), question)
+    }
+
     /// The weather of a host: all that a new process would get there.
     ///
     /// # Errors

@@ -318,6 +318,10 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ),
             ("trimtab probe 'SCRIPT' --slurm 4711", Not("the same line of docs/cluster.md is run")),
             ("trimtab undo --slurm 4711", Not("the same line of docs/cluster.md is run")),
+            (
+                "packaging/trimtab-limit 4711",
+                Like("a_limit_comes_from_the_99_percent_quantile_and_never_from_the_mean"),
+            ),
             ("srun --trimtab=window ./app", Like("a_step_is_measured_by_the_plug_in")),
             ("srun --trimtab='window:--iterations 20 --group all' ./app", Like("a_step_is_measured_by_the_plug_in")),
             ("srun --trimtab=off ./app", Like("a_step_is_measured_by_the_plug_in")),
