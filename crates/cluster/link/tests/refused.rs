@@ -173,12 +173,12 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let answering = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let hello = Hello { version: 7, tree: TREE, from: 0, to: 2, incarnation: 1, role: Role::Root };
+            let hello = Hello { version: VERSION + 1, tree: TREE, from: 0, to: 2, incarnation: 1, role: Role::Root };
             stream.write_all(&hello.encode()).unwrap();
         });
         let contacts = vec![Address::Unix(path).into()];
         let node = RunningNode::start(Config { contacts, ..config }, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        let both = format!("the other end speaks version 7 of the protocol, this one {VERSION}");
+        let both = format!("the other end speaks version {} of the protocol, this one {VERSION}", VERSION + 1);
         let expected = format!("{both}: run the same trimtab on both ends");
         until("the node says why", || node.troubles().iter().any(|trouble| trouble.what == expected)).await;
         node.stop();

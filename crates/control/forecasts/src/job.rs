@@ -83,7 +83,7 @@ impl JobMade {
         if made.run.ended.is_some() {
             return Err(Error::Stale(format!("job {job} has ended")));
         }
-        let again = "measure it again, with `trimtab attach` or POST /v1/jobs/JOB/windows";
+        let again = "measure it again, with `trimtab attach` or POST /v1/jobs/JOB/trigger";
         let Some(ago_s) = made.window_ended_ago_s() else {
             return Err(Error::Stale(format!(
                 "it is not known when the newest window of job {job} was measured: {again}"

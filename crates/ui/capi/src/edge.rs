@@ -7,6 +7,7 @@ use crate::forecast::forecast;
 use crate::job::{Job, Said, Wanted};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use trimtab_types::one_line;
 
@@ -42,6 +43,11 @@ fn failed(error: &Error) -> c_int {
     let text: Vec<u8> = one_line(error).into_bytes().into_iter().filter(|byte| *byte != 0).collect();
     LATEST.with_borrow_mut(|latest| *latest = CString::new(text).unwrap_or_default());
     ERROR
+}
+
+/// A defect of this library ends the call, not the caller.
+fn guarded(call: impl FnOnce() -> c_int) -> c_int {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| failed(&Error::Defect))
 }
 
 /// # Safety
@@ -143,18 +149,20 @@ pub unsafe extern "C" fn trimtab_start(
     if words.is_null() || job.is_null() {
         return failed(&Error::Argument("words or job"));
     }
-    // SAFETY: the list ends with null, and every word with a zero.
-    let begun = unsafe { begun(words, request) };
-    let (mut begun, wanted) = match begun {
-        Ok(begun) => begun,
-        Err(error) => return failed(&error),
-    };
-    let said = begun.measure(&wanted);
-    // SAFETY: these are places for pointers; the first is not null.
-    unsafe {
-        *job = Box::into_raw(Box::new(begun));
-        hand(said, report)
-    }
+    guarded(|| {
+        // SAFETY: the list ends with null, and every word with a zero.
+        let begun = unsafe { begun(words, request) };
+        let (mut begun, wanted) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return failed(&error),
+        };
+        let said = begun.measure(&wanted);
+        // SAFETY: these are places for pointers; the first is not null.
+        unsafe {
+            *job = Box::into_raw(Box::new(begun));
+            hand(said, report)
+        }
+    })
 }
 
 /// A job that runs.
@@ -178,7 +186,7 @@ pub unsafe extern "C" fn trimtab_find(pid: c_int, job: *mut *mut Job) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trimtab_measure(job: *mut Job, request: *const Request, report: *mut *mut c_char) -> c_int {
     // SAFETY: all are what the header says, or null.
-    unsafe {
+    guarded(|| unsafe {
         clear(report);
         let said = match (job.as_mut(), wanted(request)) {
             (Some(job), Ok(wanted)) => job.measure(&wanted),
@@ -186,7 +194,7 @@ pub unsafe extern "C" fn trimtab_measure(job: *mut Job, request: *const Request,
             (_, Err(error)) => Err(error),
         };
         hand(said, report)
-    }
+    })
 }
 
 /// Waits for a window.
@@ -196,11 +204,11 @@ pub unsafe extern "C" fn trimtab_measure(job: *mut Job, request: *const Request,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trimtab_wait(job: *mut Job, report: *mut *mut c_char) -> c_int {
     // SAFETY: all are what the header says, or null.
-    unsafe {
+    guarded(|| unsafe {
         clear(report);
         let said = job.as_mut().ok_or(Error::Argument("job")).and_then(Job::wait);
         hand(said.map(Some), report)
-    }
+    })
 }
 
 /// The process id.
@@ -238,11 +246,11 @@ pub unsafe extern "C" fn trimtab_forecast(
     answer: *mut *mut c_char,
 ) -> c_int {
     // SAFETY: all are what the header says, or null.
-    unsafe {
+    guarded(|| unsafe {
         clear(answer);
         let said = text(what, "what").and_then(|what| Ok((what, text(question, "question")?)));
         hand(said.and_then(|(what, question)| forecast(&what, &question)).map(Some), answer)
-    }
+    })
 }
 
 /// Why the latest call failed.
@@ -260,5 +268,18 @@ pub unsafe extern "C" fn trimtab_free(text: *mut c_char) {
     if !text.is_null() {
         // SAFETY: it was made by `CString::into_raw`, and C gives it back.
         drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_the_call() {
+        assert_eq!(guarded(|| panic!("a defect")), ERROR);
+        let said = LATEST.with_borrow(|latest| latest.to_string_lossy().into_owned());
+        assert!(said.contains("defect of trimtab"), "{said}");
+        assert_eq!(guarded(|| DONE), DONE);
     }
 }

@@ -39,6 +39,9 @@ pub(crate) enum Error {
     /// A question that only a controller can be asked.
     #[error("{0} can be asked of a site's controller only: set TRIMTAB_CONTROLLER")]
     OnlyAtSite(String),
+    /// A panic, whose text went to standard error.
+    #[error("this is a defect of trimtab: its words are on standard error, please report them")]
+    Defect,
     /// The controller.
     #[error(transparent)]
     Site(#[from] SiteError),

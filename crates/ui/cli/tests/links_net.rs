@@ -98,8 +98,12 @@ fn on_limited_links(test: &str, mpi: Mpi) {
     nodes.a_late_sender_changes_waiting_only(mpi);
     nodes.limit(None);
     let job = nodes.start(mpi, &["--sizes", LIMITS[1].sizes]);
-    let links = nodes.links(&nodes.window(&job));
-    let gap_s = last_segment(&links)["gap_s_per_byte"]["value"].as_f64().expect("a gap");
+    // A line through times that do not grow with the size is no fit, and none is claimed: others may have used the processors.
+    let gap_s = (0..TRIES).find_map(|_| {
+        let links = nodes.links(&nodes.window(&job));
+        last_segment(&links)["gap_s_per_byte"]["value"].as_f64()
+    });
+    let gap_s = gap_s.expect("a window from which the gap is known");
     println!("{mpi:?} without a limit: {:.1} Mbit/s", 8e-6 / gap_s);
     assert!(gap_s < 0.5 * gaps_s[1], "{gap_s} {gaps_s:?}");
 }
