@@ -72,18 +72,23 @@ pub(crate) fn sentence(report: &Report) -> Option<String> {
 }
 
 /// "ranks 0-3 share 2 processors and want 3.9 of them at a time"; where there is a processor for each rank, their threads are
-/// too many: "the threads of rank 1 want 1.5 processors at a time and may use 1".
+/// too many: "the threads of rank 1 want 1.5 processors at a time and may use 1"; "rank 1 may use 0.50 processors".
 pub(crate) fn short(crowd: &Oversubscription) -> String {
-    let quota = if crowd.limited_by == CrowdLimit::Quota { " that their control group allows" } else { "" };
-    let wanted =
-        crowd.processors_wanted.map_or_else(String::new, |wanted| format!(" and want {wanted:.1} of them at a time"));
+    let has_quota = crowd.limited_by == CrowdLimit::Quota;
+    let quota = |whose: &str| if has_quota { format!(" that {whose} control group allows") } else { String::new() };
+    let wanted = |want: &str| {
+        let wanted = crowd.processors_wanted;
+        wanted.map_or_else(String::new, |wanted| format!(" and {want} {wanted:.1} of them at a time"))
+    };
     let (ranks, share) = (name_ranks(&crowd.ranks), processors(crowd.processors));
     match crowd.processors_wanted.filter(|_| !has_too_many_ranks(crowd)) {
         Some(wanted) => format!(
-            "the threads of {ranks} want {wanted:.1} processors at a time and may use {}{quota}",
-            number(crowd.processors)
+            "the threads of {ranks} want {wanted:.1} processors at a time and may use {}{}",
+            number(crowd.processors),
+            quota("their")
         ),
-        None => format!("{ranks} share {share}{quota}{wanted}"),
+        None if crowd.ranks.len() == 1 => format!("{ranks} may use {share}{}{}", quota("its"), wanted("wants")),
+        None => format!("{ranks} share {share}{}{}", quota("their"), wanted("want")),
     }
 }
 

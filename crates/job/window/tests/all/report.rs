@@ -539,6 +539,11 @@ fn an_oversubscribed_job_is_said_to_be() {
     let (text, _) = said(Some(vec![threads]));
     let expected = "the threads of rank 1 want 1.5 processors at a time and may use 1. Threads that wait in MPI take";
     assert!(text.contains(expected) && text.contains(share_is_another), "{text}");
+    let quota = CrowdLimit::Quota;
+    let half = Oversubscription { ranks: vec![1], processors: 0.5, limited_by: quota, ..crowd(Some(1.0), 0.5) };
+    let (text, _) = said(Some(vec![half]));
+    let expected = "rank 1 may use 0.50 processors that its control group allows and wants 1.0 of them at a time";
+    assert!(text.contains(expected), "{text}");
     // They share processors, and did without.
     let (text, because) = said(Some(vec![crowd(Some(0.8), 0.8)]));
     assert!(text.contains("and want 0.8 of them at a time, for which they hardly had to wait."), "{text}");
