@@ -69,6 +69,9 @@ pub struct ScalingPoint {
     /// The serial part of the work that this speed-up would come of by Amdahl's law, as Karp and Flatt compute it: of strong scaling
     /// only. `None`: the first point, or weak scaling.
     pub serial_fraction: Option<f64>,
+    /// Half width of its 95% interval, of both windows' errors; `None`: there is no fraction, or a window has no interval.
+    #[serde(default)]
+    pub serial_fraction_half_width_95: Option<f64>,
 }
 
 /// A part of an iteration.

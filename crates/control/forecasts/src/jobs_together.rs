@@ -200,7 +200,7 @@ pub struct JobTogether {
     pub time_per_iteration_together_s: Option<Quantity>,
     /// Its end if it were alone; null: not known.
     pub alone_end_s: Option<Quantity>,
-    /// Its end; null: see `no_end`.
+    /// Its end; below zero: by its pace it ended so long ago, after its window; null: see `no_end`.
     pub end_s: Option<Quantity>,
     /// Why no end is claimed.
     pub no_end: Option<String>,

@@ -141,21 +141,24 @@ fn point(first: &Measured<'_>, one: &Measured<'_>, work: Work) -> ScalingPoint {
         Work::Weak => Some(computation(one)?.0),
     };
     let factors = one.report.efficiencies.as_ref();
+    let relative_of_both = relative(first).zip(relative(one)).map(|(a, b)| a.hypot(b));
+    let has_fraction = work == Work::Strong && !is_first;
     ScalingPoint {
         window: one.name.clone(),
         ranks: one.ranks,
         time_per_iteration_s: one.time,
         speed_up,
-        speed_up_half_width_95: relative(first)
-            .zip(relative(one))
-            .map(|(a, b)| if is_first { 0.0 } else { a.hypot(b) * speed_up }),
+        speed_up_half_width_95: relative_of_both.map(|both| if is_first { 0.0 } else { both * speed_up }),
         efficiency: speed_up / best,
         computation_scaling: of_work(first).zip(of_work(one)).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b),
         parallel_efficiency: factors.map(|factors| factors.parallel),
         load_balance: factors.map(|factors| factors.load_balance),
         communication_efficiency: factors.map(|factors| factors.communication),
-        serial_fraction: (work == Work::Strong && !is_first)
-            .then(|| (1.0 / speed_up - 1.0 / best) / (1.0 - 1.0 / best)),
+        serial_fraction: has_fraction.then(|| (1.0 / speed_up - 1.0 / best) / (1.0 - 1.0 / best)),
+        // Only the speed-up is uncertain, and the fraction is a straight line of its inverse.
+        serial_fraction_half_width_95: relative_of_both
+            .filter(|_| has_fraction)
+            .map(|both| both / speed_up / (1.0 - 1.0 / best)),
     }
 }
 

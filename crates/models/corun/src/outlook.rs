@@ -23,7 +23,7 @@ pub struct JobOutlook {
     pub is_at_most: bool,
     /// Its end if it were alone, seconds from now.
     pub alone_end_s: Result<Between, String>,
-    /// Its end with the others, who come and leave: formula 6.
+    /// Its end with the others, who come and leave: formula 6. Below zero: by its pace it ended so long ago.
     pub end_s: Result<Between, String>,
     /// Its end if no other one left: formula 7.
     pub stay_end_s: Result<f64, String>,
@@ -141,12 +141,26 @@ impl View<'_> {
         let job = &self.jobs[at];
         let alone = job.alone_s.clone()?;
         let left = self.left(at, &self.middle()).ok_or_else(|| unknown_work(job))?;
+        if self.ended(at).is_some() {
+            return Err(has_ended(job));
+        }
         Ok(if left > 0.0 { alone.times(left) } else { Between::exactly(0.0) }.after(job.begins_s))
+    }
+
+    /// The end of a job whose iterations, at its pace, have all been done since its window, seconds from now and not above zero.
+    fn ended(&self, at: usize) -> Option<Between> {
+        let job = &self.jobs[at];
+        let pace = job.together_s.or_else(|| job.alone_s.clone().ok())?;
+        let end = pace.times(job.remaining.count()? as f64).after(-job.since_s);
+        (job.since_s > 0.0 && end.value <= 0.0).then_some(end)
     }
 
     fn stay_end(&self, at: usize) -> Result<f64, String> {
         let job = &self.jobs[at];
         let left = self.left(at, &self.middle()).ok_or_else(|| unknown_work(job))?;
+        if self.ended(at).is_some() {
+            return Err(has_ended(job));
+        }
         // Alone among those who come: others' work does not matter where nobody leaves.
         let course = self.course_of(&self.middle(), true, |other| if other == at { Some(left) } else { Some(0.0) });
         Ok(course?.ends_s[at])
@@ -177,6 +191,9 @@ impl View<'_> {
         let unsure = self.unsure(&middle);
         let spread = self.spread(&middle);
         let end = |at: usize| {
+            if let Some(ended) = self.ended(at) {
+                return Ok(ended);
+            }
             let value = middle.ends_s[at];
             if let Some((from_s, why)) = &unsure
                 && value > *from_s
@@ -256,6 +273,10 @@ fn unknown_work(job: &Job) -> String {
         Remaining::Unknown(why) => format!("how many iterations of {} come is not known: {why}", job.name),
         _ => format!("how long an iteration of {} takes is not known", job.name),
     }
+}
+
+fn has_ended(job: &Job) -> String {
+    format!("{} has done its iterations, by its pace", job.name)
 }
 
 /// The place of each end, from 1; equal ends have the same.
@@ -341,6 +362,19 @@ mod tests {
         let found = forecast(&[late, job("b", 1000, 1.0, Some(2.0))]).unwrap();
         assert_eq!(found.jobs[0].left, Some(90.0));
         assert!(found.jobs[0].end_s.as_ref().is_ok_and(|end| (end.value - 180.0).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn a_job_that_has_ended_meanwhile_ended_then() {
+        let mut over = job("a", 10, 1.0, Some(2.0));
+        over.since_s = 25.0;
+        let found = forecast(&[over, job("b", 40, 1.0, Some(2.0))]).unwrap();
+        let (a, b) = (&found.jobs[0], &found.jobs[1]);
+        let end = a.end_s.clone().unwrap();
+        assert!((end.value + 5.0).abs() < 1e-9 && end.ends.is_some_and(|(lower, upper)| lower < -5.0 && upper > -5.0));
+        assert!(a.alone_end_s.is_err() && a.stay_end_s.is_err() && a.slowdown.is_ok(), "{a:?}");
+        assert_eq!((a.place, b.place, a.left, a.done_at_first_end), (Some(1), Some(2), Some(0.0), None));
+        assert!(b.end_s.clone().is_ok_and(|end| (end.value - 40.0).abs() < 1e-9), "it goes on alone: {b:?}");
     }
 
     #[test]

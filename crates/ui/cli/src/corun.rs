@@ -166,6 +166,10 @@ impl Way<'_> {
     fn keep_one(&self, side: &CorunSide, outlook: &JobOutlook, made_unix_s: f64) -> anyhow::Result<()> {
         let Ok(end) = &outlook.end_s else { return Ok(()) };
         let (Some((lower, upper)), false) = (end.ends, outlook.is_at_most) else { return Ok(()) };
+        // Nobody is told in advance of an end that is over.
+        if end.value <= 0.0 {
+            return Ok(());
+        }
         let mut store = self.kept.store();
         let key = store.find(&side.now.job.id)?.job.key;
         let Some(started_unix_s) = store.run(&key)?.and_then(|run| run.started_unix_s) else { return Ok(()) };

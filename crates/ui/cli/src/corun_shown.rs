@@ -53,6 +53,10 @@ fn job_lines(side: &CorunSide, job: &Job, found: &JobOutlook, outlook: &Outlook)
     }];
     lines.extend(work_line(side, job, found));
     lines.push(match &found.end_s {
+        // Others were measured after it: it has ended by now, if it went on as it was seen.
+        Ok(end) if end.value <= 0.0 => {
+            format!("by its pace its loop ended {} ago, while others were measured", time(-end.value))
+        }
         Ok(end) => format!("ends in {}{}{}", time(end.value), times(end, outlook), place(found, outlook)),
         Err(why) => format!("end not known: {why}"),
     });

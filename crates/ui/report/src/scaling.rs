@@ -121,12 +121,19 @@ fn points(scaling: &Scaling) -> PageTable {
             share(point.parallel_efficiency),
             share(point.load_balance),
             share(point.communication_efficiency),
-            point.serial_fraction.map_or_else(|| "-".to_owned(), percent),
+            serial(point),
             clean(&point.window),
         ];
         table.row(cells.into_iter().map(PageCell::Text).collect());
     }
     table
+}
+
+/// The serial part with half of its interval, if there is one.
+fn serial(point: &ScalingPoint) -> String {
+    let Some(fraction) = point.serial_fraction else { return "-".to_owned() };
+    let half = point.serial_fraction_half_width_95.map_or_else(String::new, |half| format!(" ± {}", percent(half)));
+    percent(fraction) + &half
 }
 
 fn functions(scaling: &Scaling) -> PageTable {

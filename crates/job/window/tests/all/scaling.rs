@@ -120,6 +120,10 @@ fn a_serial_function_is_named_whoever_calls_it() {
         let last = &found.points[4];
         assert!((last.speed_up - 1.0 / (0.1 + 0.9 / 16.0)).abs() < EPSILON, "{name}");
         assert!(found.points[1..].iter().all(|point| (point.serial_fraction.expect("strong") - 0.1).abs() < EPSILON));
+        // Each time is known to 1%: so is the inverse of the speed-up to a share of 0.01 times the root of two.
+        let half = 0.01 * 2.0_f64.sqrt() * (0.1 + 0.9 / 16.0) / (1.0 - 1.0 / 16.0);
+        assert!((last.serial_fraction_half_width_95.expect("intervals") - half).abs() < EPSILON, "{name}");
+        assert!(found.points[0].serial_fraction_half_width_95.is_none());
         let lost = 0.1 * (1.0 - 1.0 / 16.0);
         assert!((found.lost_s - lost).abs() < EPSILON, "{name}");
         assert_eq!(found.parts[0].part, part, "{name}");
