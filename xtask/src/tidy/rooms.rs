@@ -175,6 +175,7 @@ const FORECASTS: &[&str] =
     &["trimtab-corun", "trimtab-history", "trimtab-progress", "trimtab-routine", "trimtab-sensors", "trimtab-store"];
 /// The controller asks agents through the tree, hands out orders and keeps reports; it opens no process.
 const CONTROLLER: &[&str] = &[
+    "trimtab-audit",
     "trimtab-forecasts",
     "trimtab-history",
     "trimtab-link",

@@ -66,6 +66,77 @@ pub enum AuditedAction {
     },
 }
 
+/// One line about what was asked of a site's controller. It is in the controller's own log; the nodes' logs have the lines of
+/// each change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// When, in seconds since 1970.
+    pub unix_s: f64,
+    /// The controller's host.
+    pub host: String,
+    /// The controller's process.
+    pub by_pid: i32,
+    /// The asker, as their certificate says: "user 7", "scheduler 990".
+    pub by: String,
+    /// As which role they asked.
+    pub role: AskedAs,
+    /// The job that they named; none: it is about none.
+    pub job: Option<String>,
+    /// The job's owner; none: not known, or it is about no job.
+    pub owner: Option<u32>,
+    /// The number of the window at the controller; none: it got none.
+    pub window: Option<u64>,
+    /// The request, or what came of it.
+    pub what: RequestedAction,
+}
+
+/// As which role somebody asks about a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AskedAs {
+    /// The job's owner, or a user about themselves.
+    Owner,
+    /// An administrator.
+    Administrator,
+    /// A scheduler that the owner accepted.
+    Scheduler,
+    /// Nobody who may.
+    Nobody,
+}
+
+/// A request to a controller, or its outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum RequestedAction {
+    /// A window of the job is about to be begun.
+    Asked,
+    /// It is refused, and nothing is begun.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It was measured.
+    Measured {
+        /// Where its report is kept: JOB/N.
+        kept: String,
+    },
+    /// It was begun, and there is no report of it.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// The asker lets a scheduler have their jobs measured.
+    Accepted {
+        /// The scheduler's user.
+        scheduler: u32,
+    },
+    /// The asker lets it do so no more.
+    Withdrawn {
+        /// The scheduler's user.
+        scheduler: u32,
+    },
+}
+
 /// Why a line could not be written; the change must not be made then.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -125,8 +196,20 @@ impl Log {
     /// # Errors
     /// [`Error::Write`]; part of a line may stand in the file then.
     pub fn write(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.append(entry)
+    }
+
+    /// Appends a line about a request.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; part of a line may stand in the file then.
+    pub fn note(&mut self, request: &Request) -> Result<(), Error> {
+        self.append(request)
+    }
+
+    fn append(&mut self, line: &impl Serialize) -> Result<(), Error> {
         let failed = |source| Error::Write { path: self.path.clone(), source };
-        let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
+        let mut line = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         self.file.write_all(&line).map_err(failed)
     }
@@ -171,14 +254,29 @@ pub struct Cause {
     pub command: String,
 }
 
+/// The moment, this host and this process.
+fn here() -> (f64, String, i32) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    (since.as_secs_f64(), host, rustix::process::getpid().as_raw_nonzero().get())
+}
+
+impl Request {
+    /// A line about a request, as of now and here; it is about no job yet.
+    pub fn now(by: String, role: AskedAs, what: RequestedAction) -> Self {
+        let (unix_s, host, by_pid) = here();
+        Request { unix_s, host, by_pid, by, role, job: None, owner: None, window: None, what }
+    }
+}
+
 impl Entry {
     /// A line about a process, as of now and here.
     pub fn now(cause: &Cause, target: &Target, what: AuditedAction) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (unix_s, host, by_pid) = here();
         Entry {
-            unix_s: since.as_secs_f64(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            by_pid: rustix::process::getpid().as_raw_nonzero().get(),
+            unix_s,
+            host,
+            by_pid,
             uid: cause.by.uid,
             user: cause.by.name.clone(),
             command: cause.command.clone(),
@@ -241,6 +339,24 @@ mod tests {
         assert!(error.contains("link can't be written, so nothing was changed"), "{error}");
         let mut full = Log::open(Path::new("/dev/full")).expect("it opens");
         assert!(full.write(&Entry::now(&cause(), &target(), AuditedAction::Begin)).is_err());
+    }
+
+    #[test]
+    fn a_request_and_its_outcome_are_lines_of_one_shape() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.jsonl");
+        let mut log = Log::open(&path).expect("it opens");
+        let by = || "scheduler 990".to_owned();
+        let refused = RequestedAction::Refused { reason: "not accepted".to_owned() };
+        let about =
+            |what, role| Request { job: Some("4711".to_owned()), owner: Some(7), ..Request::now(by(), role, what) };
+        let all = [about(refused, AskedAs::Nobody), about(RequestedAction::Asked, AskedAs::Scheduler)];
+        all.iter().for_each(|request| log.note(request).expect("it writes"));
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        let read: Vec<Request> = text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect();
+        assert_eq!(read, all);
+        let has = |words: &str| text.lines().next().is_some_and(|line| line.contains(words));
+        assert!(has("\"role\":\"nobody\"") && has("{\"event\":\"refused\",\"reason\":\"not accepted\"}"), "{text}");
     }
 
     #[test]

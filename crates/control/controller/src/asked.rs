@@ -56,6 +56,14 @@ pub(crate) fn person(peer: &Peer) -> Result<(), Refusal> {
     }
 }
 
+/// People and schedulers may; what of a job's depends on its owner.
+pub(crate) fn asker(peer: &Peer) -> Result<(), Refusal> {
+    match &peer.role {
+        Role::Scheduler { .. } => Ok(()),
+        _ => person(peer),
+    }
+}
+
 /// Only agents may; the host whose agent it is.
 pub(crate) fn agent(peer: &Peer) -> Result<&str, Refusal> {
     match &peer.role {

@@ -12,6 +12,9 @@ pub enum Error {
     /// Its identity.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// The log of what is asked of it.
+    #[error(transparent)]
+    Audit(#[from] trimtab_audit::Error),
     /// The tree.
     #[error("the tree of agents could not begin at {address}")]
     Tree {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
@@ -27,9 +28,57 @@ pub struct SlurmJobs {
     pub default_partition: Option<String>,
 }
 
+/// A job that Slurm runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningJob {
+    /// Slurm's name for it.
+    pub id: String,
+    /// Its owner, by Slurm's word.
+    pub owner: u32,
+}
+
+/// Why there is no such job to measure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoJob {
+    /// It is no name of a job of Slurm's.
+    #[error(
+        "job {0} is none of Slurm's, whose jobs the site's standing agents measure; on its own host `trimtab attach PID` does"
+    )]
+    NotSlurm(String),
+    /// Slurm knows none, or it has ended.
+    #[error("{0}")]
+    Unknown(String),
+    /// It does not run now.
+    #[error("{0}")]
+    NotNow(String),
+    /// Slurm does not say.
+    #[error("{0}")]
+    Silent(String),
+}
+
+/// Another program that leads a window, as `trimtab_site::led` says.
+pub struct LeadProcess {
+    /// Its words.
+    pub says: Box<dyn Read + Send>,
+    /// Where it hears.
+    pub hears: Box<dyn Write + Send>,
+    /// Ends it, if it has not ended, and waits for that.
+    pub end: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for LeadProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeadProcess")
+    }
+}
+
 /// The questions that the controller has for its machine; it starts nothing itself.
 #[derive(Clone, Copy)]
 pub struct Machine {
+    /// A job of Slurm's by its id.
+    pub running_job: fn(&str) -> Result<RunningJob, NoJob>,
+    /// Starts a lead.
+    pub lead: fn() -> std::io::Result<LeadProcess>,
     /// The jobs of so many last days, of all users; or why Slurm does not say.
     pub slurm_jobs: fn(u32) -> Result<SlurmJobs, String>,
     /// The name of a user by their number.
@@ -44,7 +93,7 @@ impl fmt::Debug for Machine {
 
 /// Kept between two questions.
 pub(crate) struct Foresight {
-    machine: Machine,
+    pub(crate) machine: Machine,
     /// Slurm's past, and when it was asked; locked while it is, by threads that may wait.
     past: Mutex<Option<(Instant, Arc<Past>)>>,
     /// Windows whose forecast is among all forecasts: who asks again adds nothing.

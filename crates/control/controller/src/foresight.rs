@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-forecasts` for questions and answers; docs/api.md for the words.
 
-use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
+use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
 use crate::kept::{nothing_of_yours, seen_by};
 use axum::Json;
 use axum::body::Bytes;
@@ -41,7 +41,7 @@ impl From<Error> for Refusal {
 
 /// `POST /v1/forecasts/job`.
 pub(crate) async fn job(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<JobAnswer>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     let asked: JobAsked = read(&body)?;
     asked.check()?;
     let role = caller.role.clone();
@@ -65,7 +65,7 @@ pub(crate) async fn together(
     caller: Caller,
     body: Bytes,
 ) -> Result<Json<CorunAnswer>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     let asked: CorunAsked = read(&body)?;
     asked.check()?;
     let role = caller.role.clone();
@@ -94,7 +94,7 @@ async fn size_of(
     caller: Caller,
     body: Bytes,
 ) -> Result<Json<SizeAnswer>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     let SizeAsked { model, host, args } = read(&body)?;
     off_thread(move || {
         let store = controller.store();
@@ -131,11 +131,11 @@ pub(crate) async fn queue(
     caller: Caller,
     body: Bytes,
 ) -> Result<Json<QueueAnswer>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     let asked: QueueAsked = read(&body)?;
     let own = match &caller.role {
-        Role::User { uid } if asked.jobs.is_none() && asked.user.is_some() => {
-            let why = format!("user {uid} may not name a user; only administrators may, or who gives \"jobs\"");
+        role @ (Role::User { .. } | Role::Scheduler { .. }) if asked.jobs.is_none() && asked.user.is_some() => {
+            let why = format!("{role} may not name a user; only administrators may, or who gives \"jobs\"");
             return Err(Refusal(StatusCode::FORBIDDEN, why));
         }
         Role::User { uid } | Role::Administrator { uid } if asked.jobs.is_none() => {

@@ -5,7 +5,7 @@
 //!
 //! Next: `windows` for whose a window is, `trimtab-store` for how it is kept.
 
-use crate::asked::{Caller, Refusal, Shared, off_thread, person, read};
+use crate::asked::{Caller, Refusal, Shared, asker, off_thread, person, read};
 use crate::state::Controller;
 use crate::waits::may_see;
 use axum::Json;
@@ -105,7 +105,12 @@ async fn take(controller: &Controller, body: Body) -> Result<Bytes, Refusal> {
 }
 
 fn keep(controller: &Controller, owner: u32, body: &Bytes) -> Result<Filed, Refusal> {
-    let Filing { key, report } = read(body)?;
+    keep_filing(controller, owner, read(body)?)
+}
+
+/// Keeps a report for its job's owner.
+pub(crate) fn keep_filing(controller: &Controller, owner: u32, filing: Filing) -> Result<Filed, Refusal> {
+    let Filing { key, report } = filing;
     let bad = |what: &str| Refusal(StatusCode::BAD_REQUEST, what.to_owned());
     if key.len() > KEY_BYTES_MAX {
         return Err(bad("the job's key is too long"));
@@ -155,7 +160,11 @@ pub(crate) async fn report(
 /// A job that whoever asks may see.
 pub(crate) fn seen_by(store: &Store, role: &Role, id: &str) -> Result<JobSummary, Refusal> {
     let job = store.job_called(id)?;
-    if may_see(role, job.owner) { Ok(job) } else { Err(nothing_of_yours()) }
+    let is_accepted = match (role, job.owner) {
+        (Role::Scheduler { uid }, Some(owner)) => store.has_accepted(owner, *uid)?,
+        _ => false,
+    };
+    if is_accepted || may_see(role, job.owner) { Ok(job) } else { Err(nothing_of_yours()) }
 }
 
 /// Looks at a job that whoever asks may see.
@@ -165,7 +174,7 @@ async fn seen<T: Send + 'static>(
     id: String,
     look: impl FnOnce(&Store, JobSummary) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     let role = caller.role.clone();
     off_thread(move || {
         let store = controller.store();

@@ -1,13 +1,15 @@
 //! The controller: the service of a site. Its agents join a tree below it; people ask it by an API.
 //!
 //! But for reports, which are in its store, it keeps nothing that it could not be told again: after a restart the agents
-//! report anew, and windows that were being started are begun again by whoever wanted them. It touches no process and can
-//! start none: it hands out orders, each with the user in whose name it came, and every agent decides by itself what that
-//! user may do there.
+//! report anew, and windows that were being started are begun again by whoever wanted them. It touches no process: it hands
+//! out orders, each with the user in whose name it came, and every agent decides by itself what that user may do there.
+//! A window that it has measured itself is led by another program, which it asks its machine for.
 //!
 //! - [`places`]: which agents there are, and who calls whom.
 //! - [`windows`]: who wants agents where, and what came of it.
 //! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
+//! - `measuring`: windows that the controller has measured in the name of a job's owner; `leads` for their leads,
+//!   `measurements` for how they stand, `schedulers` for who may ask for them.
 //! - `foresight`: forecasts from what the site keeps.
 //! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
@@ -23,8 +25,11 @@ mod error;
 mod foreknown;
 mod foresight;
 mod kept;
+mod leads;
 mod listener;
 mod live;
+mod measurements;
+mod measuring;
 mod openapi;
 pub mod places;
 mod probes;
@@ -32,6 +37,7 @@ mod revoking;
 pub mod root;
 mod route;
 pub mod routes;
+mod schedulers;
 mod state;
 mod table;
 pub mod waits;
@@ -44,10 +50,12 @@ pub use error::Error;
 pub use trimtab_forecasts as forecasts;
 pub use trimtab_site::weather as said_of_weather;
 /// A site's parts, for whoever runs or asks one: the authority, identities, roles, and what is said.
-pub use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, TREE_PORT, api, jobs};
+pub use trimtab_site::{
+    API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, TREE_PORT, api, jobs, measured,
+};
 pub use trimtab_site::{Authority, Client, Identity, Role, Serial, SiteError};
 
-pub use foreknown::{Machine, SlurmJobs};
+pub use foreknown::{LeadProcess, Machine, NoJob, RunningJob, SlurmJobs};
 pub use routes::own_version;
 pub use state::Controller;
 pub use table::openapi;
@@ -59,9 +67,11 @@ use places::Places;
 use root::Root;
 use state::State;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::Semaphore;
+use trimtab_audit::Log;
 use trimtab_site::Watch;
 use trimtab_store::Store;
 use windows::Windows;
@@ -79,6 +89,8 @@ pub struct Options {
     pub fan_out: usize,
     /// Where jobs and reports are kept.
     pub store: Store,
+    /// The log of requests for windows, and of who accepts whom.
+    pub audit: PathBuf,
     /// Slurm and users, as its machine knows them.
     pub machine: Machine,
 }
@@ -88,7 +100,9 @@ pub struct Options {
 /// # Errors
 /// An identity that can't be used, or a port that can't be had.
 pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Result<(), Error> {
-    let Options { identity, listen, listen_tree, fan_out, store, machine } = options;
+    let Options { identity, listen, listen_tree, fan_out, store, audit, machine } = options;
+    // A log that can't be written keeps all windows from being begun: said at once.
+    Log::open(&audit)?;
     let identity = identity.only("the controller's", |role| *role == trimtab_site::Role::Controller)?;
     let root = Root::start(&identity, listen_tree)?;
     let (nodes, live) = (root.handle(), Arc::new(Live::default()));
@@ -102,6 +116,8 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         waits: Mutex::default(),
         probes: Mutex::default(),
         foresight: Foresight::new(machine),
+        measurements: Mutex::default(),
+        audit,
         store_turn: Semaphore::new(1),
         nodes,
         revoked,

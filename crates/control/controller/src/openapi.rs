@@ -14,10 +14,11 @@ use trimtab_site::api::Problem;
 /// Parts of a path, each with what it is and its type.
 const PARTS: &[(&str, &str, &str)] = &[
     ("id", "The number that was given for it.", "integer"),
-    ("job", "The job's name at the site; of a call also Slurm's id, or HOST:PID.", "string"),
+    ("job", "The job's name at the site; for a window also Slurm's id, and for a call that or HOST:PID.", "string"),
     ("window", "The window's number in the job.", "integer"),
     ("host", "The host, as the site's tree names it.", "string"),
     ("peer", "The other host.", "string"),
+    ("uid", "The number of the user as which the scheduler runs.", "integer"),
     ("nice", "The nice level of a new process, from -20 to 19.", "integer"),
 ];
 /// Answers that say no.

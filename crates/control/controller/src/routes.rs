@@ -6,6 +6,8 @@
 
 use crate::asked::{Caller, Refusal, Shared, agent, off_thread, person, read};
 use crate::places::AgentPlace;
+use crate::state::Controller;
+use crate::windows::{Denied, Windows};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -93,11 +95,23 @@ pub(crate) async fn tree(State(controller): Shared, caller: Caller) -> Result<Js
 pub(crate) async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Begun>, Refusal> {
     person(&caller)?;
     let wanted: Wanted = read(&body)?;
-    let members = off_thread({
-        let controller = controller.clone();
-        move || Ok(controller.root().members())
+    off_thread(move || {
+        let begun = begin_window(&controller, wanted, |windows, wanted, hosts| {
+            windows.begin(&caller.role, wanted, hosts, Instant::now())
+        })?;
+        notice(&format!("window {} of {} from {}", begun.id, caller.role, caller.address));
+        Ok(Json(begun))
     })
-    .await?;
+    .await
+}
+
+/// Takes a window in by `begin`, and notifies the agents of its nodes.
+pub(crate) fn begin_window(
+    controller: &Controller,
+    wanted: Wanted,
+    begin: impl FnOnce(&mut Windows, Wanted, BTreeMap<String, String>) -> Result<u64, Denied>,
+) -> Result<Begun, Refusal> {
+    let members = controller.root().members();
     let (id, missing, ranks) = {
         let mut state = controller.state();
         let found = |name: &String| {
@@ -111,12 +125,10 @@ pub(crate) async fn begin(State(controller): Shared, caller: Caller, body: Bytes
             found.iter().filter_map(|(_, found)| Some(RankSet::one(Rank(found.as_ref()?.0)))).collect();
         let hosts = found.into_iter().filter_map(|(name, found)| Some((name, found?.1)));
         let hosts: BTreeMap<String, String> = hosts.collect();
-        let id = state.windows.begin(&caller.role, wanted, hosts, Instant::now())?;
-        (id, missing, RankSet::union_of(&ranks))
+        (begin(&mut state.windows, wanted, hosts)?, missing, RankSet::union_of(&ranks))
     };
-    notice(&format!("window {id} of {} from {}", caller.role, caller.address));
-    off_thread(move || Ok(controller.root().notify(&Notice::Window(id), ranks)?)).await?;
-    Ok(Json(Begun { id, missing }))
+    controller.root().notify(&Notice::Window(id), ranks)?;
+    Ok(Begun { id, missing })
 }
 
 pub(crate) async fn window(

@@ -3,11 +3,13 @@
 //! Next: `asked` for how a request reaches it.
 
 use crate::foreknown::Foresight;
+use crate::measurements::Measurements;
 use crate::places::Places;
 use crate::probes::Probes;
 use crate::root::Root;
 use crate::waits::Waits;
 use crate::windows::Windows;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Semaphore;
@@ -26,6 +28,10 @@ pub struct Controller {
     pub(crate) waits: Mutex<Waits>,
     pub(crate) probes: Mutex<Probes>,
     pub(crate) foresight: Foresight,
+    /// Windows that the controller itself has measured.
+    pub(crate) measurements: Mutex<Measurements>,
+    /// The log of what was asked of it.
+    pub(crate) audit: PathBuf,
     /// Long reports are taken in one at a time.
     pub(crate) store_turn: Semaphore,
     /// The root of the tree again, without a lock.
@@ -59,6 +65,10 @@ impl Controller {
 
     pub(crate) fn probes(&self) -> MutexGuard<'_, Probes> {
         self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn measurements(&self) -> MutexGuard<'_, Measurements> {
+        self.measurements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {

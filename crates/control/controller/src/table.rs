@@ -3,12 +3,12 @@
 //!
 //! Next: `route` for one of them; `openapi`, which writes all down.
 
-use crate::asked::{Caller, Refusal, person};
+use crate::asked::{Caller, Refusal, asker};
 use crate::openapi::document;
 use crate::route::{Route, deleting, getting, posting};
 use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
 use crate::state::Controller;
-use crate::{calls, foresight, kept, weather};
+use crate::{calls, foresight, kept, measuring, schedulers, weather};
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::{Json, Router};
@@ -19,12 +19,15 @@ use trimtab_forecasts::{
 };
 use trimtab_site::api::{BODY_BYTES_MAX, Begun, Enrol, Order, Outcome, Placed, RevokedList, Tree, Wanted, WindowState};
 use trimtab_site::jobs::{Awaited, Awaiting, Filed, Filing, Heard, JobWindows, Jobs, Trigger, Triggered};
+use trimtab_site::measured::{Acceptances, Measurement, WindowAsked};
 use trimtab_site::weather::{HostWeather, PairFound, ProbeOrder, ProbeOutcome};
 
 /// Those who may, as the document says it.
 const PEOPLE: &str = "users, administrators";
 const AGENTS: &str = "agents of nodes";
 const OWNER: &str = "the job's owner, administrators";
+const ACCEPTED: &str = "the job's owner, administrators, schedulers that the owner accepted";
+const ASKERS: &str = "users, administrators, schedulers";
 const BEGINNER: &str = "whoever began it";
 
 /// The API as it is served.
@@ -47,18 +50,18 @@ pub fn openapi() -> Value {
 
 /// `GET /v1/openapi.json`.
 async fn show(caller: Caller) -> Result<Json<Value>, Refusal> {
-    person(&caller)?;
+    asker(&caller)?;
     Ok(Json(openapi()))
 }
 
 /// All of them.
 pub(crate) fn table() -> Vec<Route> {
-    [site(), windows(), jobs(), weather(), forecasts()].into_iter().flatten().collect()
+    [site(), windows(), jobs(), measurements(), weather(), forecasts()].into_iter().flatten().collect()
 }
 
 fn site() -> Vec<Route> {
     vec![
-        getting("/v1/openapi.json", PEOPLE, "This description.", show),
+        getting("/v1/openapi.json", ASKERS, "This description.", show),
         getting("/v1/tree", PEOPLE, "The tree of agents, asked at that moment.", tree).answers::<Tree>(),
         posting("/v1/agents", AGENTS, "An agent reports for duty.", enrol).asks::<Enrol>().answers::<Placed>(),
         getting("/v1/revoked", AGENTS, "The signed list of revoked certificates.", revoked).answers::<RevokedList>(),
@@ -83,8 +86,8 @@ fn jobs() -> Vec<Route> {
     vec![
         getting("/v1/jobs", "users: their own; administrators: all", "Jobs whose windows are kept.", kept::jobs)
             .answers::<Jobs>(),
-        getting("/v1/jobs/{job}", OWNER, "A job and its windows.", kept::job).answers::<JobWindows>(),
-        getting("/v1/jobs/{job}/windows/{window}", OWNER, "A window's report.", kept::report).answers_report(),
+        getting("/v1/jobs/{job}", ACCEPTED, "A job and its windows.", kept::job).answers::<JobWindows>(),
+        getting("/v1/jobs/{job}/windows/{window}", ACCEPTED, "A window's report.", kept::report).answers_report(),
         posting("/v1/jobs/{job}/trigger", OWNER, "Has whoever waits for the job measure a window now.", calls::trigger)
             .asks::<Trigger>()
             .answers::<Triggered>(),
@@ -95,6 +98,33 @@ fn jobs() -> Vec<Route> {
         getting("/v1/waits/{id}", "whoever waits", "The call that came; held for up to 5 s.", calls::listen)
             .answers::<Heard>(),
         deleting("/v1/waits/{id}", "whoever waits", "Wait no more.", calls::end),
+    ]
+}
+
+fn measurements() -> Vec<Route> {
+    let begin =
+        "Has a window of the job measured now, in its owner's name; the answer comes at once, or when it is over.";
+    vec![
+        posting("/v1/jobs/{job}/windows", ACCEPTED, begin, measuring::begin)
+            .asks::<WindowAsked>()
+            .answers::<Measurement>()
+            .example(json!({ "iterations": 20, "ranks": "0-3" })),
+        getting(
+            "/v1/measurements/{id}",
+            "whoever asked for it, the job's owner, administrators",
+            "How such a window stands; held for up to 5 s while it goes on.",
+            measuring::show,
+        )
+        .answers::<Measurement>(),
+        getting(
+            "/v1/schedulers",
+            "users: whom they accepted; schedulers: who accepted them; administrators: all",
+            "Accepted schedulers.",
+            schedulers::list,
+        )
+        .answers::<Acceptances>(),
+        posting("/v1/schedulers/{uid}", PEOPLE, "Accept a scheduler, for oneself.", schedulers::accept),
+        deleting("/v1/schedulers/{uid}", PEOPLE, "Accept it no more.", schedulers::withdraw),
     ]
 }
 
@@ -121,7 +151,7 @@ fn forecasts() -> Vec<Route> {
     vec![
         posting(
             "/v1/forecasts/job",
-            OWNER,
+            ACCEPTED,
             "When a running job ends, from its kept windows and earlier runs.",
             foresight::job,
         )
@@ -130,7 +160,7 @@ fn forecasts() -> Vec<Route> {
         .example(json!({ "job": "ring-1", "newest_s": 86400 })),
         posting(
             "/v1/forecasts/corun",
-            "users for their own jobs and reports, administrators",
+            "users for their own jobs and reports, administrators, schedulers for jobs of who accepted them",
             corun,
             foresight::together,
         )
@@ -140,15 +170,15 @@ fn forecasts() -> Vec<Route> {
             "jobs": [{ "window": "ring-1/0" }, { "window": "ring-1/1", "name": "the other" }],
             "alone": [{ "job": "A", "window": "ring-1/1" }],
         })),
-        posting("/v1/forecasts/comp", PEOPLE, "How long a routine takes at given sizes on a host.", foresight::comp)
+        posting("/v1/forecasts/comp", ASKERS, "How long a routine takes at given sizes on a host.", foresight::comp)
             .asks::<SizeAsked>()
             .answers::<SizeAnswer>()
             .example(json!({ "model": "sort", "host": "n1", "args": { "n": 3000 } })),
-        posting("/v1/forecasts/size", PEOPLE, "How much memory a routine needs at given sizes.", foresight::size)
+        posting("/v1/forecasts/size", ASKERS, "How much memory a routine needs at given sizes.", foresight::size)
             .asks::<SizeAsked>()
             .answers::<SizeAnswer>()
             .example(json!({ "model": "sort", "host": "n1", "args": { "n": 3000 } })),
-        posting("/v1/forecasts/queue", PEOPLE, "When Slurm would start a job that is submitted now.", foresight::queue)
+        posting("/v1/forecasts/queue", ASKERS, "When Slurm would start a job that is submitted now.", foresight::queue)
             .asks::<QueueAsked>()
             .answers::<QueueAnswer>()
             .example(json!({ "nodes": 4, "time_s": 7200, "jobs": queue_log() })),

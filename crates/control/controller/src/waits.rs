@@ -83,7 +83,7 @@ impl Waits {
         let (own, may_any) = match by {
             Role::User { uid } => (*uid, false),
             Role::Administrator { uid } => (*uid, true),
-            Role::Controller | Role::Node { .. } => return Err(Denied::NotYours),
+            Role::Controller | Role::Node { .. } | Role::Scheduler { .. } => return Err(Denied::NotYours),
         };
         let owner = awaiting.owner.unwrap_or(own);
         if owner != own && !may_any {
@@ -166,12 +166,12 @@ impl Wait {
     }
 }
 
-/// True if somebody may see, and have measured, a job of this user's.
+/// True if somebody may see, and have measured, a job of this user's. The store knows what schedulers may see.
 pub(crate) fn may_see(role: &Role, owner: Option<u32>) -> bool {
     match role {
         Role::Administrator { .. } => true,
         Role::User { uid } => owner == Some(*uid),
-        Role::Controller | Role::Node { .. } => false,
+        Role::Controller | Role::Node { .. } | Role::Scheduler { .. } => false,
     }
 }
 

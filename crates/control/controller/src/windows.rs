@@ -89,16 +89,44 @@ impl Windows {
         let (uid, is_administrator) = match by {
             Role::User { uid } => (*uid, false),
             Role::Administrator { uid } => (*uid, true),
-            Role::Controller | Role::Node { .. } => return Err(Denied::NoPerson),
+            Role::Controller | Role::Node { .. } | Role::Scheduler { .. } => return Err(Denied::NoPerson),
         };
-        self.windows.retain(|_, window| now.saturating_duration_since(window.asked) < WINDOW_TIME_MAX);
+        self.make_room(now);
         let own = self.windows.values().filter(|window| window.by == *by).count();
-        if self.windows.len() >= WINDOW_COUNT_MAX || own >= WINDOW_COUNT_EACH_MAX {
+        if own >= WINDOW_COUNT_EACH_MAX {
+            return Err(Denied::TooMany);
+        }
+        let Wanted { ticket, secret, .. } = wanted;
+        self.add(by, Order { uid, is_administrator, asked_by: None, ticket, secret }, hosts, now)
+    }
+
+    /// Takes a window in that the controller itself leads in the name of a job's owner, because somebody asked it to.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn begin_for(
+        &mut self,
+        (owner, asked_by): (u32, &str),
+        wanted: Wanted,
+        hosts: BTreeMap<String, String>,
+        now: Instant,
+    ) -> Result<u64, Denied> {
+        self.make_room(now);
+        let Wanted { ticket, secret, .. } = wanted;
+        let asked_by = Some(asked_by.to_owned());
+        self.add(&Role::Controller, Order { uid: owner, is_administrator: false, asked_by, ticket, secret }, hosts, now)
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        self.windows.retain(|_, window| now.saturating_duration_since(window.asked) < WINDOW_TIME_MAX);
+    }
+
+    fn add(&mut self, by: &Role, order: Order, hosts: BTreeMap<String, String>, now: Instant) -> Result<u64, Denied> {
+        if self.windows.len() >= WINDOW_COUNT_MAX {
             return Err(Denied::TooMany);
         }
         let id = self.next;
         self.next += 1;
-        let order = Order { uid, is_administrator, ticket: wanted.ticket, secret: wanted.secret };
         let nodes = hosts.into_iter().map(|(name, host)| (name, (host, State::Waiting))).collect();
         let (by, owners) = (by.clone(), BTreeSet::new());
         let window = Window { by, order, since: now, asked: now, nodes, owners, is_filed: false };
@@ -156,6 +184,7 @@ impl Windows {
             // Agents refuse to measure anybody else's for a user.
             (Role::User { uid }, 1, Some(owner)) if owner == uid => *uid,
             (Role::Administrator { .. }, 1, Some(owner)) => *owner,
+            (Role::Controller, 1, Some(owner)) if *owner == window.order.uid => *owner,
             _ => return Err(Denied::WhoseJob),
         };
         window.is_filed = true;
@@ -234,6 +263,19 @@ mod tests {
         }
         assert!(windows.order(id, "n2.site", now + ORDER_TIME_MAX + Duration::from_secs(1)).is_err(), "too late");
         assert!(windows.outcome(id, "n2.site", Ok(None)).is_err(), "it has not fetched it");
+    }
+
+    #[test]
+    fn a_window_that_the_controller_leads_is_in_its_owner_s_name() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        let wanted = Wanted { nodes: vec!["n1".into()], ticket: "ticket".into(), secret: "secret".into() };
+        let hosts = BTreeMap::from([("n1".to_owned(), "n1.site".to_owned())]);
+        let id = windows.begin_for((7, "scheduler 990"), wanted, hosts, now).expect("it begins");
+        let order = windows.order(id, "n1.site", now).expect("for n1");
+        assert_eq!((order.uid, order.is_administrator, order.asked_by.as_deref()), (7, false, Some("scheduler 990")));
+        windows.outcome(id, "n1.site", Ok(Some(8))).expect("it was fetched");
+        assert_eq!(windows.state(id, &ANN, now), Err(Denied::NotYours), "the controller's");
+        assert_eq!(windows.file(id, &Role::Controller), Err(Denied::WhoseJob), "an agent says that it is another's");
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! | `GET /v1/windows/ID/order` | agents of its nodes, once each | [`Order`] |
 //! | `POST /v1/windows/ID/outcome` with [`Outcome`] | agents of its nodes | nothing |
 //!
-//! Jobs, their windows and calls are in [`crate::jobs`], weather in [`crate::weather`].
+//! Jobs, their windows and calls are in [`crate::jobs`], windows that the controller itself has measured in
+//! [`crate::measured`], weather in [`crate::weather`].
 //!
 //! Everything else is answered with [`Problem`] and a number of HTTP's: 400 it can't be understood, 403 the certificate's
 //! role may not, 404 there is no such thing, 409 another version, 503 too much at once. Fields are only ever added in
@@ -220,6 +221,9 @@ pub struct Order {
     pub uid: u32,
     /// True if they may measure everybody's processes.
     pub is_administrator: bool,
+    /// The role that had the controller begin the window in the user's name; none: the user began it.
+    #[serde(default)]
+    pub asked_by: Option<String>,
     /// As the window was begun with.
     pub ticket: String,
     /// As the window was begun with.

@@ -104,6 +104,7 @@ impl Authority {
             Role::Node { host } => format!("node-{host}.pem"),
             Role::User { uid } => format!("user-{uid}.pem"),
             Role::Administrator { uid } => format!("administrator-{uid}.pem"),
+            Role::Scheduler { uid } => format!("scheduler-{uid}.pem"),
         })
     }
 

@@ -20,6 +20,8 @@ pub mod client;
 pub mod error;
 pub mod identity;
 pub mod jobs;
+pub mod led;
+pub mod measured;
 mod questions;
 mod refusal;
 pub mod register;

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::error::SiteError;
 use crate::identity::Identity;
 use crate::jobs::{JobWindows, Jobs, Trigger, Triggered};
+use crate::measured::{Acceptances, Measurement, WindowAsked};
 use crate::weather::{HostWeather, PairFound};
 use serde_json::Value;
 use std::path::Path;
@@ -61,6 +62,49 @@ impl Client {
         let trigger = Trigger { name: name.to_owned() };
         let Triggered { reached } = self.post(&format!("/v1/jobs/{}/trigger", in_path(job)?), &trigger)?;
         Ok(reached)
+    }
+}
+
+impl Client {
+    /// Has a window of a job measured, in its owner's name; without waiting, whatever the question says.
+    ///
+    /// # Errors
+    /// As [`Client::post`], and [`SiteError::NoName`].
+    pub fn measure(&self, job: &str, asked: &WindowAsked) -> Result<Measurement, SiteError> {
+        let asked = WindowAsked { blocking: false, ..asked.clone() };
+        self.post(&format!("/v1/jobs/{}/windows", in_path(job)?), &asked)
+    }
+
+    /// How such a window stands; the answer comes with its end, or after some seconds.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn measurement(&self, id: u64) -> Result<Measurement, SiteError> {
+        self.get(&format!("/v1/measurements/{id}"))
+    }
+
+    /// Lets a scheduler have one's jobs measured.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub fn accept(&self, scheduler: u32) -> Result<(), SiteError> {
+        self.post(&format!("/v1/schedulers/{scheduler}"), &())
+    }
+
+    /// Lets it do so no more.
+    ///
+    /// # Errors
+    /// As [`Client::delete`].
+    pub fn withdraw(&self, scheduler: u32) -> Result<(), SiteError> {
+        self.delete(&format!("/v1/schedulers/{scheduler}"))
+    }
+
+    /// The schedulers that are accepted.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn acceptances(&self) -> Result<Acceptances, SiteError> {
+        self.get("/v1/schedulers")
     }
 }
 

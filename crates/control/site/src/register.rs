@@ -128,6 +128,7 @@ fn typed(role: &Role) -> String {
         Role::Node { host } => format!("node:{host}"),
         Role::User { uid } => format!("user:{uid}"),
         Role::Administrator { uid } => format!("administrator:{uid}"),
+        Role::Scheduler { uid } => format!("scheduler:{uid}"),
     }
 }
 

@@ -23,7 +23,7 @@ pub struct NoRole {
 
 /// Text that is no role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no role: write controller, node:HOST, user:UID or administrator:UID")]
+#[error("`{text}` is no role: write controller, node:HOST, user:UID, administrator:UID or scheduler:UID")]
 pub struct BadRole {
     /// The text that was given.
     pub text: String,
@@ -49,6 +49,11 @@ pub enum Role {
         /// The user's number.
         uid: u32,
     },
+    /// A scheduler, which may have the jobs measured of those who accepted it, and see these.
+    Scheduler {
+        /// The number of the user as which it runs.
+        uid: u32,
+    },
 }
 
 impl Role {
@@ -72,6 +77,7 @@ impl Role {
             Role::Node { host } => format!("{host}.node{DOMAIN}"),
             Role::User { uid } => format!("{uid}.user{DOMAIN}"),
             Role::Administrator { uid } => format!("{uid}.administrator{DOMAIN}"),
+            Role::Scheduler { uid } => format!("{uid}.scheduler{DOMAIN}"),
         }
     }
 
@@ -92,6 +98,7 @@ impl Role {
             "node" if is_host(what) => Some(Role::Node { host: what.to_owned() }),
             "user" => Some(Role::User { uid: uid()? }),
             "administrator" => Some(Role::Administrator { uid: uid()? }),
+            "scheduler" => Some(Role::Scheduler { uid: uid()? }),
             _ => None,
         }
     }
@@ -116,11 +123,12 @@ impl fmt::Display for Role {
             Role::Node { host } => write!(f, "the agent of {host}"),
             Role::User { uid } => write!(f, "user {uid}"),
             Role::Administrator { uid } => write!(f, "administrator {uid}"),
+            Role::Scheduler { uid } => write!(f, "scheduler {uid}"),
         }
     }
 }
 
-/// As people write it: `controller`, `node:HOST`, `user:UID`, `administrator:UID`.
+/// As people write it: `controller`, `node:HOST`, `user:UID`, `administrator:UID`, `scheduler:UID`.
 impl FromStr for Role {
     type Err = BadRole;
 
@@ -143,7 +151,7 @@ mod tests {
 
     #[test]
     fn roles_are_read_as_they_are_written() {
-        for text in ["controller", "node:n1", "node:n1.site.org", "user:1001", "administrator:0"] {
+        for text in ["controller", "node:n1", "node:n1.site.org", "user:1001", "administrator:0", "scheduler:990"] {
             let role: Role = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(Role::of_name(&role.name()), Some(role), "{text}");
         }

@@ -21,6 +21,9 @@ pub enum Error {
     /// The tree could not begin.
     #[error("the tree of agents could not begin")]
     Link(#[from] LinkError),
+    /// The controller that has started this lead can't do what it asks.
+    #[error("{0}")]
+    ControllerSays(String),
     /// An identity of another kind than a node's.
     #[error("{what} can't be understood; do all nodes run the same trimtab?")]
     Malformed {

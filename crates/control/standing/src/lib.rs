@@ -11,6 +11,7 @@
 mod audit;
 mod calls;
 mod error;
+mod led_way;
 mod orders;
 mod site_way;
 mod site_window;
@@ -20,8 +21,12 @@ mod weather;
 
 pub use audit::HostLog;
 pub use error::Error;
+pub use led_way::LedWay;
 pub use site_way::SiteWay;
 pub use trimtab_agent::start::{own_path, runs_on_all};
+pub use trimtab_audit::VARIABLE as AUDIT_VARIABLE;
+pub use trimtab_site::led::LeadOrder;
+pub use trimtab_site::measured::WindowAsked;
 pub use ways::Ways;
 
 use std::io::Read;

@@ -122,7 +122,8 @@ impl Starts {
     fn start(&self, order: &Order, host: &str) -> Result<u32, NotStarted> {
         let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
         let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(NotStarted::caused)?;
-        let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
+        let (uid, name) = (order.uid, order.asked_by.clone());
+        let requester = Requester { uid, name, is_administrator: order.is_administrator };
         let (owner, targets) = asked_for(&ticket, &requester, host)?;
         let user = User::of(owner)?;
         may_become(owner, rustix::process::geteuid().as_raw())?;

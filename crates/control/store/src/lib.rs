@@ -6,12 +6,14 @@
 //! written, and several trimtab processes may use one store at once. Every failure is an [`Error`] that names the file and
 //! the next step.
 //!
-//! A site's controller has a store of its own with the jobs of many users, each with its owner ([`Store::file`]).
+//! A site's controller has a store of its own with the jobs of many users, each with its owner ([`Store::file`]), and the
+//! schedulers that these accepted ([`Store::accept`]).
 //!
 //! Next: `migrations/` for the tables, `schema.rs` for how an older store becomes a newer one, `find.rs` for what
 //! people type instead of ids, `trimtab_types::report` for the report itself.
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod error;
 mod find;
 mod history;
@@ -28,6 +30,7 @@ mod schema;
 mod series;
 mod store;
 
+pub use accepted::AcceptedScheduler;
 pub use error::Error;
 pub use find::Selection;
 pub use history::{Companion, Forecast, ForecastOfRun, History, Likeness, Run, RunEnd};

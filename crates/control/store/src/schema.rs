@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0004_runs_and_forecasts.sql"),
     include_str!("../migrations/0005_models.sql"),
     include_str!("../migrations/0006_series.sql"),
+    include_str!("../migrations/0007_schedulers.sql"),
 ];
 
 /// Brings the store to [`SCHEMA_VERSION`], or refuses a newer or foreign file without touching it.

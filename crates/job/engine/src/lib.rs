@@ -65,7 +65,7 @@ pub use window::{Measured, PlannedRank, RANKS_WAIT, Window, usual_options};
 
 /// Jobs, and programs that start, as whoever watches is told.
 pub use trimtab_os::runs_since;
-pub use trimtab_track::{Job, slurm::SlurmId};
+pub use trimtab_track::{Job, slurm::SlurmError, slurm::SlurmId};
 pub use trimtab_watch::{Held, Missed, Sighting, Start};
 
 /// The options of a window, its stages, and its report in words.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 use trimtab_measure::host_name;
-use trimtab_track::slurm::{NotAnId, RunningJob, SlurmId};
+use trimtab_track::slurm::{self, Ahead, NotAnId, Program, RunningJob, SlurmError, SlurmId, questions};
 use trimtab_track::{Launch, ProcFs, far_launch};
 use trimtab_types::Pid;
 
@@ -85,6 +85,24 @@ impl Launched {
 }
 
 impl Spread {
+    /// A job that Slurm runs for this user; `None`: for anybody.
+    ///
+    /// # Errors
+    /// See [`SlurmError`]: there is no such job, it does not run, it is another user's, or Slurm does not answer.
+    pub fn of_slurm(id: SlurmId, uid: Option<u32>) -> Result<Spread, SlurmError> {
+        let scontrol = Ahead::begin(Program, &questions(id));
+        // User 0 may measure everybody's.
+        Ok(Spread::Slurm(slurm::find(&scontrol, id, uid.unwrap_or(0))?))
+    }
+
+    /// Its owner, by Slurm's word or the launcher's process; `None`: nobody says.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Spread::Slurm(running) => running.parts.first().map(|part| part.uid),
+            Spread::Launch(launched) => Some(launched.uid()),
+        }
+    }
+
     /// Its nodes: as Slurm calls them; or as the launcher was told, and the launcher's own.
     pub fn nodes(&self) -> Vec<String> {
         match self {

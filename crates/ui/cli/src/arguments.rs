@@ -104,6 +104,9 @@ pub enum Command {
     /// Stand beside an agent and take out what it leaves if it is killed (started by agents)
     #[command(hide = true)]
     Guard,
+    /// Lead a window for the site's controller, through standard input and output (started by the controller)
+    #[command(hide = true)]
+    Lead,
     /// Run the site's service, which standing agents call and `--controller` asks
     Controller(ControllerOptions),
     /// Show which agents are connected to whom, how far they are, and what they have survived
@@ -115,7 +118,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a site's authority and issue identities
+    /// Make a site's authority and issue identities; accept schedulers that may have your jobs measured
     #[command(subcommand)]
     Site(SiteCommand),
     /// Look at this node: what trimtab can do here, what is missing, and how to mend it

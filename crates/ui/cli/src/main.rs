@@ -5,6 +5,7 @@
 //! Next: `arguments` for what can be typed, `attach` for attach and measure, `window` for run, `stored` and `remote` for list and report.
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod arguments;
 mod attach;
 mod backtest;
@@ -27,6 +28,7 @@ mod grid_facts;
 mod grid_routines;
 mod grid_shown;
 mod hold;
+mod lead;
 mod links;
 mod links_shown;
 mod memory;
@@ -138,6 +140,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             | Command::Measure { .. }
             | Command::Forecast(ForecastCommand::Job(_) | ForecastCommand::Corun(_))
             | Command::Agent(_)
+            | Command::Lead
     ) {
         own::take_short_turns();
     }
@@ -159,6 +162,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         }),
         Command::Agent(options) => site::agent(&options),
         Command::Guard => Ok(trimtab_standing::guard(&mut std::io::stdin().lock()).map(|()| DONE)?),
+        Command::Lead => lead::lead(command_ns),
         Command::Controller(options) => site::controller(&options, &store),
         Command::Tree { site, json } => tree::show(&site, json),
         Command::Site(command) => site::authority(&command),

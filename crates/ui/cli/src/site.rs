@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-controller` for identities and the service, `trimtab_standing::standing` for what runs on nodes.
 
+use crate::accepted;
 use crate::arguments::site::{AgentOptions, ControllerOptions, SiteCommand};
 use crate::exit_code::DONE;
 use crate::output;
@@ -9,12 +10,19 @@ use anyhow::Context;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use trimtab_controller::{Authority, Identity, Machine, Options, REVOKED_FILE, Role, Serial, SlurmJobs, serve};
-use trimtab_engine::{SlurmPast, slurm_past};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use trimtab_controller::{Authority, Identity, LeadProcess, Machine, NoJob, Options, REVOKED_FILE, Role, RunningJob};
+use trimtab_controller::{Serial, SlurmJobs, serve};
+use trimtab_engine::{SlurmError, SlurmId, SlurmPast, Spread, slurm_past};
+use trimtab_standing::AUDIT_VARIABLE;
 use trimtab_standing::standing::{Standing, stand};
 use trimtab_store::Store;
 use trimtab_types::one_line;
+
+/// How long a lead that has nothing more to say may take to end.
+const LEAD_END_MAX: Duration = Duration::from_secs(5);
+const LEAD_LOOK: Duration = Duration::from_millis(20);
 
 /// `trimtab site`.
 pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
@@ -50,6 +58,9 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
                 revoke(&authority, whom, output.as_deref())?;
             }
         }
+        SiteCommand::Accept { schedulers, site } => return accepted::change(schedulers, site, true),
+        SiteCommand::Withdraw { schedulers, site } => return accepted::change(schedulers, site, false),
+        SiteCommand::Accepted { site, json } => return accepted::list(site, json.as_ref()),
     }
     Ok(DONE)
 }
@@ -75,16 +86,55 @@ pub fn controller(options: &ControllerOptions, store: &Option<PathBuf>) -> anyho
     let store = Store::open_site(store.as_deref())?;
     eprintln!("trimtab: jobs and reports are kept in {}", store.path().display());
     let identity = Identity::load(&options.identity)?.refusing(&options.revoked)?;
+    // Its service's user has no home; the store's folder is its own.
+    let named = std::env::var_os(AUDIT_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let audit = named.unwrap_or_else(|| store.path().with_file_name("audit.jsonl"));
     let options = Options {
         identity,
+        audit,
         listen: options.listen,
         listen_tree: options.listen_tree,
         fan_out: options.fan_out as usize,
         store,
-        machine: Machine { slurm_jobs, user_name },
+        machine: Machine { running_job, lead, slurm_jobs, user_name },
     };
     serve(options, |api, tree| eprintln!("trimtab: the controller is asked at {api}; agents call {tree}"))?;
     Ok(DONE)
+}
+
+fn running_job(text: &str) -> Result<RunningJob, NoJob> {
+    let id: SlurmId = text.parse().map_err(|_| NoJob::NotSlurm(text.to_owned()))?;
+    let job = Spread::of_slurm(id, None).map_err(|error| {
+        let why = one_line(&error);
+        match error {
+            SlurmError::NoSuchJob { .. } | SlurmError::Ended { .. } => NoJob::Unknown(why),
+            SlurmError::Pending { .. }
+            | SlurmError::Suspended { .. }
+            | SlurmError::SeveralParts { .. }
+            | SlurmError::NoSuchStep { .. } => NoJob::NotNow(why),
+            _ => NoJob::Silent(why),
+        }
+    })?;
+    let owner = job.owner().ok_or_else(|| NoJob::Silent(format!("Slurm does not say whose job {id} is")))?;
+    Ok(RunningJob { id: text.to_owned(), owner })
+}
+
+/// Starts this program as the lead of a window.
+fn lead() -> std::io::Result<LeadProcess> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    let mut child = command.arg("lead").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (Some(hears), Some(says)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(std::io::Error::other("a lead without pipes"));
+    };
+    let end = move || {
+        let until = Instant::now() + LEAD_END_MAX;
+        while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
+            std::thread::sleep(LEAD_LOOK);
+        }
+        let _ended = child.kill();
+        let _reaped = child.wait();
+    };
+    Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), end: Box::new(end) })
 }
 
 fn slurm_jobs(days: u32) -> Result<SlurmJobs, String> {

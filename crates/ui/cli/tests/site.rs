@@ -43,6 +43,7 @@ fn standing_agents_keep_together_and_measure() {
     a_killed_agent_leaves_its_rank_free(&site, &job);
     a_stopped_agent_that_goes_on_leaves_within_its_lease(&site, &job);
     a_call_through_the_api_is_measured(&site, &job);
+    windows_are_measured_for_who_may_ask(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
     agents_tell_the_weather_of_their_hosts(&site);
@@ -374,6 +375,82 @@ fn a_call_through_the_api_is_measured(site: &Site<'_>, job: &Job) {
     assert_eq!((event.kind.word(), &*event.condition, &*event.value), ("api", "api:go", "go, called by user 4242"));
     job.check_untouched();
     wait_for("no window's agent left", || agents().is_empty());
+}
+
+/// The controller has a window of a real job measured for its owner, an administrator and a scheduler that the owner accepted,
+/// and for nobody else; agents run as the owner, the program is as before, and the logs name who asked.
+fn windows_are_measured_for_who_may_ask(site: &Site<'_>, job: &Job) {
+    let path = format!("/v1/jobs/{}/windows", job.id);
+    let ask = |body: &str, role: &str| site.http("POST", &path, Some(body), role);
+    let plainly = |words: &[&str], role: &str| {
+        let output = site.ask(&[&["site"], words].concat(), role);
+        let heard = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+        (output.status.code(), heard)
+    };
+    let (another, scheduler) = (ask("{}", "user:4243"), ask("{}", "scheduler:990"));
+    assert_eq!((another.0, scheduler.0), (404, 403), "{} {}", another.1, scheduler.1);
+    let own_log = site.cluster.folder("home").join(".local/state/trimtab/audit.jsonl");
+    let begun = || fs::read_to_string(&own_log).expect("a log").matches("\"event\":\"begin\"").count();
+    let before = begun();
+    assert!(agents().is_empty() && plainly(&["accepted"], "user:4242").0 == Some(1), "nothing was started");
+    let (code, heard) = plainly(&["accept", "scheduler:990"], "user:4242");
+    assert!(code == Some(0) && heard.contains("scheduler 990 may have your jobs measured"), "{heard}");
+    let (code, heard) = plainly(&["accepted"], "administrator:0");
+    assert!(code == Some(0) && heard.contains("scheduler 990 by user 4242"), "{heard}");
+    for (role, body, ranks) in [
+        ("user:4242", r#"{"iterations": 20, "blocking": true}"#, NODES),
+        ("administrator:0", r#"{"seconds": 0.3, "ranks": "0-1", "blocking": true}"#, 2),
+        ("scheduler:990", r#"{"iterations": 12}"#, NODES),
+    ] {
+        is_measured_for(site, job, role, body, ranks);
+    }
+    assert_eq!(begun() - before, 2 * NODES + 2, "the agents ran as the owner, in whose log it stands");
+    assert_eq!(plainly(&["withdraw", "scheduler:990"], "user:4242").0, Some(0));
+    let (code, why) = ask("{}", "scheduler:990");
+    assert!(code == 403 && why["error"].as_str().is_some_and(|why| why.contains("site accept scheduler:990")), "{why}");
+    let over = site.http("POST", "/v1/jobs/999999/windows", Some("{}"), "administrator:0");
+    assert!(over.0 == 404 && over.1["error"].as_str().is_some_and(|why| why.contains("knows no job")), "{over:?}");
+    job.check_untouched();
+}
+
+/// One window that the controller has measured for somebody; the program is as before, and every log says for whom.
+fn is_measured_for(site: &Site<'_>, job: &Job, role: &str, body: &str, ranks: usize) {
+    let (code, mut found) = site.http("POST", &format!("/v1/jobs/{}/windows", job.id), Some(body), role);
+    assert_eq!(code, 200, "{role}: {found}");
+    wait_for("the window is over", || {
+        found = site.http("GET", &format!("/v1/measurements/{}", found["id"]), None, role).1;
+        found["state"] != "measuring"
+    });
+    assert_eq!(
+        (&found["state"], found["owner"].as_u64()),
+        (&"measured".into(), Some(u64::from(USER))),
+        "{role}: {found}"
+    );
+    let (name, number) = (found["kept"]["job"].as_str().expect("a name"), found["kept"]["window"].as_u64());
+    let kept = format!("/v1/jobs/{name}/windows/{}", number.expect("a number"));
+    let (code, report) = site.http("GET", &kept, None, role);
+    assert_eq!(code, 200, "{role}: {report}");
+    let report: trimtab_types::report::Report = serde_json::from_value(report).expect("a report");
+    let by = role.replace(':', " ");
+    assert!(report.window.valid && report.ranks.len() == ranks, "{role}: {:?} {:?}", report.window, report.warnings);
+    assert!(role == "administrator:0" || report.window.iterations == Some(if role == "user:4242" { 20 } else { 12 }));
+    assert_eq!(report.window.event.map(|event| event.value), Some(format!("asked for by {by}")));
+    assert_eq!(site.http("GET", &kept, None, "user:4243").0, 404);
+    job.check_untouched();
+    wait_for("no window's agent left", || agents().is_empty());
+    let log = fs::read_to_string(site.cluster.folder("controller-audit.jsonl")).expect("the controller's log");
+    let event = |name: &str| {
+        let has =
+            |line: &&str| line.contains(&format!("\"by\":\"{by}\"")) && line.contains(&format!("\"event\":\"{name}\""));
+        log.lines()
+            .filter(has)
+            .filter(|line| line.contains(&format!("\"job\":\"{}\",\"owner\":{USER}", job.id)))
+            .count()
+    };
+    assert_eq!((event("asked"), event("measured")), (1, 1), "{role}: {log}");
+    let log = fs::read_to_string(site.cluster.folder("site-audit.jsonl")).expect("the site's audit log");
+    let named = |line: &&str| line.contains("delegated") && line.contains(&format!("\"uid\":{USER},\"user\":\"{by}\""));
+    assert_eq!(log.lines().filter(named).count(), NODES, "{role}: {log}");
 }
 
 /// A second agent with the identity of the first node's, on the last node: the first one stays, and both logs say why. So it is on

@@ -31,7 +31,7 @@ fn report(program: &str) -> Report {
     serde_json::from_value(report).expect("a report")
 }
 
-fn filing(program: &str) -> Filing {
+pub(super) fn filing(program: &str) -> Filing {
     Filing { key: format!("slurm {program}"), report: report(program) }
 }
 

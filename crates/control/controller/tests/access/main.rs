@@ -6,6 +6,7 @@
 mod calls;
 mod forecasts;
 mod jobs;
+mod measuring;
 mod openapi;
 mod revoked;
 #[path = "../../../../ui/cli/tests/common_scopro/mod.rs"]
@@ -34,8 +35,13 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A step that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A machine without Slurm.
-const MACHINE: Machine = Machine { slurm_jobs: |_| Err("no sacct here".to_owned()), user_name: |_| None };
+/// A machine without Slurm's accounting.
+const MACHINE: Machine = Machine {
+    slurm_jobs: |_| Err("no sacct here".to_owned()),
+    user_name: |_| None,
+    running_job: measuring::running_job,
+    lead: measuring::lead,
+};
 
 /// A site with a controller that runs in this process until the test's program ends.
 struct Site {
@@ -55,7 +61,8 @@ impl Site {
         let identity = Identity::load(&path).expect("it is read").refusing(&folder.path().join("revoked.pem"));
         let identity = identity.expect("nobody is revoked yet");
         let store = Store::open_site(Some(&folder.path().join("site.db"))).expect("a store");
-        let options = Options { identity, listen: any, listen_tree: any, fan_out: 2, store, machine: MACHINE };
+        let audit = folder.path().join("audit.jsonl");
+        let options = Options { identity, listen: any, listen_tree: any, fan_out: 2, store, audit, machine: MACHINE };
         let (sender, ready) = channel();
         std::thread::spawn(move || serve(options, |api, tree| sender.send((api, tree)).expect("somebody waits")));
         let (api, tree) = ready.recv_timeout(HANG).expect("it listens");
@@ -146,6 +153,7 @@ fn everybody_may_ask_only_what_their_role_allows() {
         ("administrator:0", 200, 403, 200),
         ("node:n1", 403, 200, 403),
         ("controller", 403, 403, 403),
+        ("scheduler:990", 403, 403, 403),
     ] {
         let client = site.client(role);
         assert_eq!(status(client.get::<Tree>("/v1/tree")), tree, "{role}");

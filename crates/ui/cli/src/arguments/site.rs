@@ -121,7 +121,7 @@ pub enum SiteCommand {
     Issue {
         /// The authority's folder
         folder: PathBuf,
-        /// For whom: node:HOST, user:UID, administrator:UID, controller
+        /// For whom: node:HOST, user:UID, administrator:UID, scheduler:UID, controller
         #[arg(required = true, value_name = "ROLE")]
         roles: Vec<Role>,
         /// How long they are valid
@@ -144,6 +144,35 @@ pub enum SiteCommand {
         /// Where to put the list [default: revoked.pem in the authority's folder]
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Let schedulers have your jobs measured, and see the windows and forecasts of these; nobody may until you say so
+    Accept {
+        /// Which: scheduler:UID, with the number of the user as which it runs
+        #[arg(required = true, value_name = "ROLE")]
+        schedulers: Vec<Role>,
+        /// Which site.
+        #[command(flatten)]
+        site: SiteOptions,
+    },
+    /// Let schedulers do so no more
+    Withdraw {
+        /// Which: scheduler:UID
+        #[arg(required = true, value_name = "ROLE")]
+        schedulers: Vec<Role>,
+        /// Which site.
+        #[command(flatten)]
+        site: SiteOptions,
+    },
+    /// List the schedulers that you accepted; for an administrator, who accepted which
+    ///
+    /// Exit codes: 0 there are some; 1 none; 2 an error.
+    Accepted {
+        /// Which site.
+        #[command(flatten)]
+        site: SiteOptions,
+        /// Write JSON; `-` for standard output
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
     },
 }
 

@@ -29,6 +29,7 @@ const HELD: Run = Like("standing_agents_hold_ranks_from_their_first_call_on");
 const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
+const LED: Run = Like("standing_agents_keep_together_and_measure");
 const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
 const LINKED: Run = Like("links_are_fitted_and_collectives_forecast_from_windows");
 const SCALED: Run = Like("a_function_that_one_rank_does_alone_is_named");
@@ -109,6 +110,10 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("awk '/BEGIN CERTIFICATE/ { n++ } n == 2' $identity > authority.pem", By(SITE)),
             ("curl --cacert authority.pem --cert $identity --key $identity \\", By(SITE)),
             ("curl --cacert authority.pem --cert $identity --key $identity --json", By(SITE)),
+            ("curl --cacert authority.pem --cert $identity --key $identity --json", LED),
+            ("trimtab site accept scheduler:990 --controller HOST", LED),
+            ("trimtab site accepted --controller HOST", LED),
+            ("trimtab site withdraw scheduler:990 --controller HOST", LED),
         ],
     ),
     (

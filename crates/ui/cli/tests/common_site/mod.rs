@@ -32,7 +32,7 @@ impl<'a> Site<'a> {
         run(&["site", "init", &shown]);
         let nodes: Vec<String> =
             (1..=cluster.testbed.count()).map(|node| format!("node:{}", cluster.testbed.name(node))).collect();
-        let people = ["user:0", "user:4242", "user:4243", "administrator:0", "node:n1"];
+        let people = ["user:0", "user:4242", "user:4243", "administrator:0", "scheduler:990", "node:n1"];
         let roles: Vec<&str> = nodes.iter().map(String::as_str).chain(people).collect();
         run(&[&["site", "issue", &shown], &roles[..]].concat());
         make_user(cluster.testbed);
@@ -55,8 +55,9 @@ impl<'a> Site<'a> {
     }
 
     fn controller_on(cluster: &Cluster<'_>) -> Child {
-        let mut command = cluster.testbed.on(0, env!("CARGO_BIN_EXE_trimtab"));
+        let mut command = cluster.slurm.command_on(0, env!("CARGO_BIN_EXE_trimtab"));
         command.args(["controller", "--fan-out", "1", "--identity"]);
+        command.env("TRIMTAB_AUDIT", cluster.folder("controller-audit.jsonl"));
         command.arg(cluster.folder("authority/controller.pem"));
         command.arg("--store").arg(cluster.folder("site.db")).arg("--revoked").arg(cluster.folder("revoked.pem"));
         let child = logged(&mut command, &cluster.folder("controller.log"));
@@ -105,6 +106,34 @@ impl<'a> Site<'a> {
     pub fn ask(&self, words: &[&str], role: &str) -> Output {
         let mut command = self.trimtab(words, role);
         command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")
+    }
+
+    /// A question to the API, as curl puts it: the status, and the answer.
+    pub fn http(&self, method: &str, path: &str, body: Option<&str>, role: &str) -> (u16, serde_json::Value) {
+        let identity = self.identity(role);
+        let authority = self.cluster.folder("authority/authority.pem");
+        let mut curl = self.cluster.testbed.on(0, "curl");
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "240",
+            "--write-out",
+            "\n%{http_code}",
+            "--request",
+            method,
+        ]);
+        curl.arg("--cacert").arg(authority).arg("--cert").arg(&identity).arg("--key").arg(&identity);
+        let to = format!("controller.trimtab.internal:7557:{}:7557", self.cluster.testbed.address(0));
+        curl.args(["--connect-to", &to, &format!("https://controller.trimtab.internal:7557{path}")]);
+        if let Some(body) = body {
+            curl.args(["--json", body]);
+        }
+        let output = curl.output().expect("curl runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (answer, status) = text.rsplit_once('\n').unwrap_or_else(|| panic!("{path}: {output:?}"));
+        let status = status.parse().unwrap_or_else(|error| panic!("{path}: {error}: {output:?}"));
+        (status, serde_json::from_str(answer).unwrap_or_default())
     }
 
     /// True if some part's log has these words.
