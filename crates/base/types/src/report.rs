@@ -459,6 +459,10 @@ pub struct RankTotal {
     pub communication_s: Option<f64>,
     /// `duration_s - communication_s`.
     pub computation_s: Option<f64>,
+    /// Standard error of `computation_s`, from how the iterations' computation varies; `None`: too few iterations, not
+    /// measured, or an older report.
+    #[serde(default)]
+    pub computation_error_s: Option<f64>,
     /// Threads that communicated; `None`: not measured, or an older report.
     #[serde(default)]
     pub communication_threads: Option<u32>,

@@ -141,6 +141,7 @@ pub(crate) fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -
         duration_s,
         communication_s,
         computation_s: communication_s.filter(|_| !is_part).map(|communication_s| duration_s - communication_s),
+        computation_error_s: communication_s.filter(|_| !is_part).and_then(|_| computation_error_s(rank, scale)),
         communication_threads: communication_s.map(|_| rank.communicating_threads()),
         communication_threads_s: communication_s.map(|_| scale.seconds(rank.summed_comm_ticks())),
         cpu_s: cpu_s(rank, duration_s),
@@ -214,6 +215,13 @@ pub(crate) fn share_with(mean: f64, spread: Option<Estimate>, cost: &Cost, durat
 /// A mean of the whole window where no iteration was marked: a single sample.
 pub(crate) fn without_spread(mean: f64) -> Estimate {
     Estimate { mean, variance: None, half_width_95: None, min: mean, max: mean, samples: 1 }
+}
+
+/// Standard error of the computation of all iterations together, of the main thread; `None`: too few to tell.
+fn computation_error_s(rank: &RankSample, scale: Scale) -> Option<f64> {
+    let computation_s = |share: &Share| (share.whole - share.part).max(0.0);
+    let times_s: Vec<f64> = shares(rank, scale).iter().map(computation_s).collect();
+    statistics::error_of_sum(&times_s)
 }
 
 fn shares(rank: &RankSample, scale: Scale) -> Vec<Share> {

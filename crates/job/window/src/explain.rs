@@ -25,7 +25,7 @@ use trimtab_types::report::{
 /// Computation times within this of each other are balanced, whatever the noise.
 pub(crate) const BALANCED_RATIO_MAX: f64 = 1.1;
 
-/// A difference must be this many standard errors of the ranks' iteration times to be called one.
+/// A difference must be this many standard errors of the ranks' computation to be called one.
 const STANDARD_ERRORS_MIN: f64 = 3.0;
 
 /// Share of its time below which a rank was kept from its processor; of its computation if it computed longest, see
@@ -46,12 +46,11 @@ const RATE_TOLERANCE: f64 = 0.1;
 const RANKS_OF_NODE_MIN: u64 = 2;
 
 /// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
+/// Older reports do not know how computation varies: whole iterations stand for it, which vary more, since all ranks wait
+/// for the one that was held up.
 pub(crate) fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool {
-    let error = |rank: &RankTotal| {
-        let half_width = statistics::half_width_95(&rank.iteration_times_s)?;
-        let count = rank.iteration_times_s.len() as f64;
-        Some(half_width / statistics::student_t_quantile(0.975, count - 1.0) * count)
-    };
+    let error =
+        |rank: &RankTotal| rank.computation_error_s.or_else(|| statistics::error_of_sum(&rank.iteration_times_s));
     let (Some(a), Some(b)) = (error(longest), error(shortest)) else { return true };
     computation_s(longest) - computation_s(shortest) >= STANDARD_ERRORS_MIN * a.hypot(b)
 }
@@ -365,6 +364,7 @@ mod tests {
             duration_s: 10.0,
             communication_s: Some(10.0 - computation_s),
             computation_s: Some(computation_s),
+            computation_error_s: None,
             communication_threads: Some(1),
             communication_threads_s: Some(10.0 - computation_s),
             cpu_s: Some(cpu_s),
@@ -428,6 +428,27 @@ mod tests {
 
     fn told(input: &WindowInput, totals: &[RankTotal]) -> Option<Difference> {
         difference(input, totals, &Whole::of(&input.ranks, totals))
+    }
+
+    /// All ranks wait for the one that is held up, so their iterations vary together, and their computation may not.
+    #[test]
+    fn ranks_differ_by_how_computation_varies_not_iterations() {
+        let times_s = vec![0.1, 0.5, 0.1, 0.4, 0.1, 0.6, 0.1, 0.3, 0.1, 0.5];
+        let with = |rank, computation_s, computation_error_s| RankTotal {
+            iteration_times_s: times_s.clone(),
+            computation_error_s,
+            ..total(rank, computation_s, computation_s, "a")
+        };
+        let rows = [
+            ("steady computation", Some(0.02), 1.0, true),
+            ("computation that varies", Some(0.3), 1.0, false),
+            ("as good as alike", Some(0.02), 0.45, false),
+            ("an older report", None, 1.0, false),
+        ];
+        for (name, error_s, longest_s, is_told) in rows {
+            let (longest, shortest) = (with(0, longest_s, error_s), with(1, 0.4, error_s));
+            assert_eq!(is_significant(&longest, &shortest), is_told, "{name}");
+        }
     }
 
     #[test]

@@ -75,6 +75,12 @@ pub fn half_width_95(samples: &[f64]) -> Option<f64> {
     with_autocorrelation(&means, autocorrelation(&means, CAUTION_STANDARD_ERRORS))
 }
 
+/// Standard error of the sum of all samples, in their unit, from the interval of their mean; `None`: too few samples.
+pub fn error_of_sum(samples: &[f64]) -> Option<f64> {
+    let count = samples.len() as f64;
+    Some(half_width_95(samples)? / student_t_quantile(0.5 + LEVEL / 2.0, count - 1.0) * count)
+}
+
 /// Samples per batch, a power of two: the fewest at which batches, and those of twice the length, don't resemble their
 /// neighbours. One sample in a row may look independent and hide a slow rhythm in noise, which twice the length shows.
 pub fn batch_size(samples: &[f64]) -> usize {

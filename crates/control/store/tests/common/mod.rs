@@ -94,6 +94,7 @@ fn rank(iterations: usize) -> RankTotal {
         duration_s: 0.0316,
         communication_s: Some(0.0122),
         computation_s: Some(0.0194),
+        computation_error_s: None,
         communication_threads: Some(1),
         communication_threads_s: Some(0.0122),
         cpu_s: Some(0.0315),

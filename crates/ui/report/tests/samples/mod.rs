@@ -820,6 +820,7 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
         duration_s,
         communication_s: Some(duration_s - computation_s),
         computation_s: Some(computation_s),
+        computation_error_s: None,
         communication_threads: Some(1),
         communication_threads_s: Some(duration_s - computation_s),
         cpu_s: Some(duration_s * 0.997),
