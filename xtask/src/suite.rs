@@ -39,6 +39,7 @@ const ALONE: &[(&str, &str)] = &[
     ("trimtab", "tests/numbers.rs"),
     ("trimtab", "tests/openmp.rs"),
     ("trimtab", "tests/path_sums.rs"),
+    ("trimtab", "tests/pressure.rs"),
     ("trimtab", "tests/probe_limits.rs"),
     ("trimtab", "tests/shares.rs"),
     ("trimtab-measure", "tests/counters.rs"),

@@ -191,7 +191,8 @@ fn sides(store: &Store, role: &Role, asked: &CorunAsked) -> Result<Vec<CorunSide
         let begins_s = at.checked_sub(1).and_then(|at| asked.offset_s.get(at).copied()).unwrap_or(0.0);
         let name = given.name.clone().or_else(|| given.window.clone());
         let name = name.unwrap_or_else(|| now.job.program.rsplit('/').next().unwrap_or_default().to_owned());
-        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, begins_s })
+        // A site's store has no answers to pressure: these are kept by users.
+        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, profile: None, begins_s })
     };
     asked.jobs.iter().chain(&asked.with).zip(alone).enumerate().map(side).collect()
 }

@@ -3,7 +3,7 @@
 //! A window together says how long an iteration takes beside the others and how many come; one alone says how long it takes
 //! alone, and how each rank uses its processors. Next: `trimtab-corun`, which forecasts.
 
-use trimtab_corun::{Between, Job, RankUse, Remaining};
+use trimtab_corun::{Between, Job, Profile, RankUse, Remaining};
 use trimtab_sensors::cgroup::parse_cpus;
 use trimtab_types::report::{Closeness, Neighbour, NodeShare, RankPlace, RankTotal, Report};
 
@@ -52,6 +52,8 @@ pub struct CorunSide {
     pub is_new: bool,
     /// A window alone, or why there is none; not asked for where `now` is one.
     pub alone: Result<Report, String>,
+    /// Its program's answer to pressure on the host on which they meet; `None`: not probed, or it runs together with the others.
+    pub profile: Option<Profile>,
     /// It begins so many seconds from now.
     pub begins_s: f64,
 }
@@ -139,6 +141,7 @@ fn job(side: &CorunSide, hosts: &[(String, String)], since_s: f64) -> Job {
         alone_s: if counts { each_alone } else { each_alone.and(each(&side.now)) },
         together_s,
         ranks: alone.and_then(|alone| ranks(alone, hosts)),
+        profile: side.profile.clone().filter(|_| !side.is_together),
     }
 }
 

@@ -13,8 +13,10 @@ use trimtab_types::report::Report;
 
 /// Version of the answer's shape: fields may be added to it, and nothing else changes.
 const VERSION: u32 = 1;
-/// Beyond processors jobs share more, which nothing here knows before they meet.
-pub const NOT_MODELLED: &[&str] = &["memory bandwidth", "cache", "network", "I/O"];
+/// Beyond processors jobs share more: answers to pressure may tell these,
+const PRESSED: [&str; 2] = ["memory bandwidth", "cache"];
+/// and nothing here tells these before they meet.
+const NEVER_MODELLED: [&str; 2] = ["network", "I/O"];
 /// Earlier runs in which a window alone is looked for.
 const RUNS_MAX: u32 = 20;
 
@@ -131,6 +133,37 @@ pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, String
     Ok(Err("no window of it alone is stored, of this run or an earlier one: give one with --alone".to_owned()))
 }
 
+/// Resources that a prediction does not know of all jobs in it.
+pub fn not_modelled(outlooks: &[&Outlook]) -> Vec<String> {
+    let all = || outlooks.iter().flat_map(|outlook| &outlook.jobs).map(|job| job.from_profile);
+    let is_known = [all().all(|known| known.memory), all().all(|known| known.cache)];
+    let unknown = PRESSED.into_iter().zip(is_known).filter(|(_, is_known)| !is_known).map(|(name, _)| name);
+    unknown.chain(NEVER_MODELLED).map(str::to_owned).collect()
+}
+
+/// The part of a predicted slowdown that comes from a profile, in a sentence; `None`: no job has one.
+pub fn profile_line(side: &CorunSide, outlook: &Outlook, found: &JobOutlook) -> Option<String> {
+    if outlook.method != Method::Profiles {
+        return None;
+    }
+    if side.profile.is_none() {
+        return Some(
+            "it has no profile on this host, so formula 2 alone: `trimtab model pressure JOB` makes one".to_owned(),
+        );
+    }
+    let known = found.from_profile;
+    let parts = [(known.sharing, "sharing of processors"), (known.cache, "cache"), (known.memory, "memory")];
+    let names = |wanted: bool| {
+        let all: Vec<&str> = parts.iter().filter(|(is_known, _)| *is_known == wanted).map(|(_, name)| *name).collect();
+        all.join(", ")
+    };
+    Some(match (names(true).as_str(), names(false).as_str()) {
+        ("", _) => "its profile does not tell how it meets these jobs: it was probed in another way".to_owned(),
+        (known, "") => format!("from its profile: {known}"),
+        (known, unknown) => format!("from its profile: {known}; not told by profiles: {unknown}"),
+    })
+}
+
 fn was_alone(report: &Report) -> bool {
     report.window.valid && company(report).is_some_and(|names| names.is_empty())
 }
@@ -142,7 +175,7 @@ pub struct CorunAnswer {
     pub version: u32,
     /// When it was made, seconds since 1970.
     pub made_unix_s: f64,
-    /// "measured together" or "predicted from processors".
+    /// "measured together", "predicted from processors" or "predicted from profiles".
     pub method: String,
     /// The share of ends and slowdowns in their intervals; null for predictions: nobody knows.
     pub share_inside: Option<f64>,
@@ -210,7 +243,10 @@ pub struct JobTogether {
     pub place: Option<usize>,
     /// The share of its work to come that is done when the first job ends; null: not known.
     pub done_at_first_end: Option<f64>,
-    /// Facts that the forecast does not take into account, in sentences.
+    /// True if its program's answer to pressure on this host is known.
+    #[serde(default)]
+    pub is_profiled: bool,
+    /// The part of a prediction that comes from profiles, and facts that the forecast does not take into account, in sentences.
     pub because: Vec<String>,
 }
 
@@ -231,7 +267,7 @@ pub struct PartnerAnswer {
     pub is_tied: bool,
     /// Slowdowns of those in `beside`, and its own.
     pub slowdowns: Vec<Option<Quantity>>,
-    /// Facts that the ranking does not take into account, in sentences.
+    /// The part of its slowdowns that comes from profiles, and facts that the ranking does not take into account, in sentences.
     pub because: Vec<String>,
 }
 
@@ -247,29 +283,25 @@ fn known<T>(found: &Result<Between, T>) -> Option<Quantity> {
     found.as_ref().ok().map(quantity)
 }
 
-fn words(all: &[&str]) -> Vec<String> {
-    all.iter().map(|word| (*word).to_owned()).collect()
-}
-
 fn made_answer(made: &CorunMade) -> CorunAnswer {
     let CorunMade { sides, jobs, outlook, made_unix_s } = made;
     let all = sides.iter().zip(jobs).zip(&outlook.jobs).enumerate();
-    let jobs = all.map(|(at, ((side, job), outlook))| job_answer(at, side, job, outlook));
-    let not_modelled = if outlook.method == Method::Processors { NOT_MODELLED } else { &[] };
+    let answers = all.map(|(at, ((side, job), of_job))| job_answer(at, side, job, of_job, outlook));
+    let is_predicted = outlook.method != Method::Together;
     CorunAnswer {
         version: VERSION,
         made_unix_s: *made_unix_s,
         method: outlook.method.words().to_owned(),
         share_inside: outlook.share_inside,
         order_is_sure: outlook.is_order_sure,
-        not_modelled: words(not_modelled),
+        not_modelled: if is_predicted { not_modelled(&[outlook]) } else { Vec::new() },
         beside: None,
-        jobs: Some(jobs.collect()),
+        jobs: Some(answers.collect()),
         partners: None,
     }
 }
 
-fn job_answer(at: usize, side: &CorunSide, job: &Job, outlook: &JobOutlook) -> JobTogether {
+fn job_answer(at: usize, side: &CorunSide, job: &Job, outlook: &JobOutlook, all: &Outlook) -> JobTogether {
     let progress = side.now.window.progress.clone().unwrap_or_default();
     let reason = |found: &Result<Between, String>| found.as_ref().err().cloned();
     let counts = side.now.time_per_iteration_s.is_some() && side.now.window.valid;
@@ -293,7 +325,8 @@ fn job_answer(at: usize, side: &CorunSide, job: &Job, outlook: &JobOutlook) -> J
         end_if_all_stayed_s: outlook.stay_end_s.as_ref().ok().copied(),
         place: outlook.place,
         done_at_first_end: outlook.done_at_first_end,
-        because: corun_cautions(side),
+        is_profiled: side.profile.is_some(),
+        because: profile_line(side, all, outlook).into_iter().chain(corun_cautions(side)).collect(),
     }
 }
 
@@ -309,16 +342,23 @@ fn ranked_answer(ranked: &CorunRanked) -> CorunAnswer {
             communication_together: partner.communication,
             is_tied: partner.is_tied,
             slowdowns: partner.outlook.jobs.iter().map(|job| known(&job.slowdown)).collect(),
-            because: corun_cautions(side),
+            because: partner
+                .outlook
+                .jobs
+                .last()
+                .and_then(|job| profile_line(side, &partner.outlook, job))
+                .into_iter()
+                .chain(corun_cautions(side))
+                .collect(),
         }
     };
     CorunAnswer {
         version: VERSION,
         made_unix_s: *made_unix_s,
-        method: Method::Processors.words().to_owned(),
+        method: partners.first().map_or(Method::Processors, |first| first.outlook.method).words().to_owned(),
         share_inside: None,
         order_is_sure: None,
-        not_modelled: words(NOT_MODELLED),
+        not_modelled: not_modelled(&partners.iter().map(|partner| &partner.outlook).collect::<Vec<_>>()),
         beside: Some(sides[..*fixed].iter().map(|side| side.name.clone()).collect()),
         jobs: None,
         partners: Some(partners.iter().map(partner).collect()),

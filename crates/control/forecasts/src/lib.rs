@@ -14,6 +14,7 @@ mod job;
 mod jobs_together;
 mod looks;
 mod models;
+mod profiles;
 mod questions;
 mod queue;
 mod sizes;
@@ -22,11 +23,12 @@ pub use corun_jobs::{CorunError, CorunSide, company, comparable, corun_cautions,
 pub use error::Error;
 pub use job::{EndAnswer, JobAnswer, JobMade, Whose};
 pub use jobs_together::{
-    Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, NOT_MODELLED, PartnerAnswer, Quantity,
-    alone_stored, corun, letter_of,
+    Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, PartnerAnswer, Quantity, alone_stored,
+    corun, letter_of, not_modelled, profile_line,
 };
 pub use looks::{LOOKS_OF_JOB_MAX, looks};
 pub use models::{Content, MODEL_VERSION, Named, all_models, models_of, named_model, stray_words, time_words};
+pub use profiles::{PROFILE_VERSION, ProfileKept, pressured, profile_kept};
 pub use questions::{CorunAsked, Given, GivenAlone, JobAsked, ModelNamed, QueueAsked, SizeAsked};
 pub use queue::{NoWait, Past, QueueAnswer, QueueMade, QueueQuestion};
 pub use sizes::{Asked, Host, SizeAnswer, SizeMade, known_host};

@@ -6,6 +6,7 @@
 //! Next: `kept` for the file, `memory` for the twin.
 
 use crate::Error;
+use crate::pressures::{KeptPressure, Pressured};
 use crate::routines::{KnownHost, RoutineModel, SizeForecast};
 use crate::series::{SeriesName, SeriesValue};
 use sha2::{Digest, Sha256};
@@ -148,6 +149,12 @@ pub struct Likeness {
     pub owner: Option<u32>,
 }
 
+impl From<Likeness> for Pressured {
+    fn from(likeness: Likeness) -> Self {
+        Pressured { build: likeness.build, arguments_hash: likeness.arguments_hash, ranks: likeness.ranks }
+    }
+}
+
 /// The end of a run, as it was forecast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
@@ -275,6 +282,18 @@ pub trait History {
     /// # Errors
     /// Those of reading.
     fn size_forecasts(&self) -> Result<Vec<SizeForecast>, Error>;
+
+    /// Keeps an answer to pressure, in the place of the earlier one of the same program on the same host.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn note_pressure(&mut self, pressure: &KeptPressure) -> Result<(), Error>;
+
+    /// The answer of this program on this host.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn pressure(&self, host: &str, of: &Pressured) -> Result<Option<KeptPressure>, Error>;
 
     /// Adds values to series, all or none. A series that is new is made. The oldest values go when there are too many
     /// ([`crate::SERIES_VALUES_MAX`], [`crate::SERIES_AGE_MAX_S`]); of two at the same time the later one counts.

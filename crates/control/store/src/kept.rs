@@ -3,6 +3,7 @@
 //! Next: `history` for what can be asked, `runs` for a run's row.
 
 use crate::history::{Forecast, ForecastOfRun, History, Likeness, Run, RunEnd};
+use crate::pressures::{KeptPressure, PRESSURE_COLUMNS, Pressured, read_pressure, write_pressure};
 use crate::routines::{KnownHost, MODEL_COLUMNS, RoutineModel, SizeForecast, read_host, read_model};
 use crate::routines::{read_size_forecast, write_host, write_model, write_size_forecast};
 use crate::rows::{list_text, read_list};
@@ -107,6 +108,18 @@ impl History for Store {
         let sql = "SELECT model, host, unit, sizes, made_unix_s, value, lower, upper, outside, came FROM size_forecasts \
                    ORDER BY number";
         self.rows("reading forecasts", sql, [], read_size_forecast)
+    }
+
+    fn note_pressure(&mut self, pressure: &KeptPressure) -> Result<(), Error> {
+        self.write("writing an answer to pressure", |transaction| write_pressure(transaction, pressure))
+    }
+
+    fn pressure(&self, host: &str, of: &Pressured) -> Result<Option<KeptPressure>, Error> {
+        let sql = format!(
+            "SELECT {PRESSURE_COLUMNS} FROM pressures WHERE host = ?1 AND build = ?2 AND arguments_hash = ?3 AND ranks = ?4"
+        );
+        let values = params![host, of.build, of.arguments_hash, of.ranks];
+        Ok(self.rows("reading answers to pressure", &sql, values, read_pressure)?.pop())
     }
 
     fn note_values(&mut self, values: &[(SeriesName, SeriesValue)]) -> Result<(), Error> {

@@ -23,6 +23,7 @@ mod location;
 mod memory;
 mod obstacle;
 mod owned;
+mod pressures;
 mod routines;
 mod rows;
 mod runs;
@@ -37,6 +38,7 @@ pub use history::{Companion, Forecast, ForecastOfRun, History, Likeness, Run, Ru
 pub use location::{default_path, default_site_path};
 pub use memory::MemoryHistory;
 pub use owned::{Room, site_key};
+pub use pressures::{KeptPressure, Pressured};
 pub use routines::{KnownHost, RoutineModel, SizeForecast};
 pub use rows::{JobId, JobSummary, Process, WindowEvent, WindowSummary};
 pub use schema::SCHEMA_VERSION;

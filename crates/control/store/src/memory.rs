@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::history::{Forecast, ForecastOfRun, History, Likeness, Run, RunEnd, latest};
+use crate::pressures::{KeptPressure, Pressured};
 use crate::routines::{KnownHost, RoutineModel, SizeForecast};
 use crate::series::{SERIES_AGE_MAX_S, SERIES_VALUES_MAX, SeriesName, SeriesValue, check};
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub struct MemoryHistory {
     models: Vec<RoutineModel>,
     hosts: Vec<KnownHost>,
     size_forecasts: Vec<SizeForecast>,
+    pressures: Vec<KeptPressure>,
     series: BTreeMap<SeriesName, Vec<SeriesValue>>,
 }
 
@@ -118,6 +120,16 @@ impl History for MemoryHistory {
 
     fn size_forecasts(&self) -> Result<Vec<SizeForecast>, Error> {
         Ok(self.size_forecasts.clone())
+    }
+
+    fn note_pressure(&mut self, pressure: &KeptPressure) -> Result<(), Error> {
+        self.pressures.retain(|known| known.host != pressure.host || known.of != pressure.of);
+        self.pressures.push(pressure.clone());
+        Ok(())
+    }
+
+    fn pressure(&self, host: &str, of: &Pressured) -> Result<Option<KeptPressure>, Error> {
+        Ok(self.pressures.iter().find(|known| known.host == host && known.of == *of).cloned())
     }
 
     fn note_values(&mut self, values: &[(SeriesName, SeriesValue)]) -> Result<(), Error> {

@@ -8,13 +8,13 @@ use trimtab_store::{
     Companion, Error, Forecast, History, MemoryHistory, Room, Run, RunEnd, SERIES_AGE_MAX_S, SERIES_VALUES_MAX,
     SeriesName, SeriesValue, Store, site_key,
 };
-use trimtab_store::{KnownHost, RoutineModel, SizeForecast};
+use trimtab_store::{KeptPressure, KnownHost, Pressured, RoutineModel, SizeForecast};
 use trimtab_types::report::{LoopProgress, Neighbour, NeighbourKind, NodeShare, Report};
 
 /// Every question, asked of a history that is empty.
 type Question = fn(&mut dyn History);
 
-const QUESTIONS: [(&str, Question); 9] = [
+const QUESTIONS: [(&str, Question); 10] = [
     ("runs come back whole", runs_come_back_whole),
     ("a later sighting adds", a_later_sighting_adds),
     ("alike", alike_runs_are_found),
@@ -22,6 +22,7 @@ const QUESTIONS: [(&str, Question); 9] = [
     ("forecasts", forecasts_meet_their_outcome),
     ("unknown", unknown_runs_are_errors),
     ("models", models_hosts_and_what_they_forecast_come_back),
+    ("pressures", answers_to_pressure_are_of_a_program_and_a_host),
     ("series", series_are_kept_apart_and_in_order),
     ("retention", old_values_go),
 ];
@@ -80,6 +81,27 @@ fn forecast(made_unix_s: f64) -> Forecast {
         late_unix_s: 1115.0,
         because: vec!["360 iterations to come, \"0.25 s\" each".into()],
     }
+}
+
+fn answers_to_pressure_are_of_a_program_and_a_host(history: &mut dyn History) {
+    let of = |build: &str, ranks: u32| Pressured { build: build.into(), arguments_hash: "ff".repeat(32), ranks };
+    let kept = |host: &str, of: Pressured, made_unix_s: f64| KeptPressure {
+        host: host.into(),
+        of,
+        program: "/opt/app".into(),
+        made_unix_s,
+        content: format!("{{\"made\":{made_unix_s}}}"),
+    };
+    assert_eq!(history.pressure("n1", &of("ab", 2)).unwrap(), None);
+    let all = [kept("n1", of("ab", 2), 1.0), kept("n2", of("ab", 2), 2.0), kept("n1", Pressured::default(), 3.0)];
+    for one in &all {
+        history.note_pressure(one).unwrap();
+    }
+    history.note_pressure(&kept("n1", of("ab", 2), 4.0)).unwrap();
+    assert_eq!(history.pressure("n1", &of("ab", 2)).unwrap(), Some(kept("n1", of("ab", 2), 4.0)));
+    assert_eq!(history.pressure("n2", &of("ab", 2)).unwrap().as_ref(), Some(&all[1]));
+    assert_eq!(history.pressure("n1", &Pressured::default()).unwrap().as_ref(), Some(&all[2]));
+    assert_eq!(history.pressure("n1", &of("ab", 4)).unwrap(), None);
 }
 
 fn models_hosts_and_what_they_forecast_come_back(history: &mut dyn History) {

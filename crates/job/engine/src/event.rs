@@ -51,6 +51,13 @@ pub enum Stage {
         /// The sizes, as a user reads them.
         at: String,
     },
+    /// Probes press on a resource.
+    Pressing {
+        /// Which one, in a word.
+        what: String,
+        /// At this level, from 0 to 1.
+        level: f64,
+    },
     /// Nothing is in the program, and events are waited for.
     Waiting {
         /// Which, as they were typed.

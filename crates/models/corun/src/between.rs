@@ -2,13 +2,15 @@
 //!
 //! Next: `outlook`, which puts several together.
 
+use serde::{Deserialize, Serialize};
+
 /// An interval holds this share of what the quantity may be.
 pub const SHARE: f64 = 0.9;
 /// Half of an interval of 90% over half of one of 95%, of a normal distribution.
 const HALF_90_OF_95: f64 = 1.644_853_6 / 1.959_963_98;
 
 /// A quantity above zero, with the interval in which it lies.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// The expected one.
     pub value: f64,
@@ -46,6 +48,16 @@ impl Between {
     /// The same in another unit, or of so many.
     pub fn times(self, factor: f64) -> Between {
         Between { value: self.value * factor, ends: self.ends.map(|(lower, upper)| (lower * factor, upper * factor)) }
+    }
+
+    /// Both, one upon the other; an interval that only one has is that of both.
+    pub fn and(self, other: Between) -> Between {
+        let ends = |one: Between| one.ends.unwrap_or((one.value, one.value));
+        let (own, others) = (ends(self), ends(other));
+        Between {
+            value: self.value * other.value,
+            ends: self.ends.or(other.ends).map(|_| (own.0 * others.0, own.1 * others.1)),
+        }
     }
 
     /// So much later.

@@ -3,6 +3,7 @@
 //! Next: `outlook`, which takes them.
 
 use crate::between::Between;
+use crate::profile::Profile;
 
 /// Iterations that a job still has to do, counted from its window's end.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,4 +56,6 @@ pub struct Job {
     pub together_s: Option<Between>,
     /// Its ranks, or why their use of processors is not known.
     pub ranks: Result<Vec<RankUse>, String>,
+    /// Its answer to pressure, where it was probed on the host on which they meet.
+    pub profile: Option<Profile>,
 }

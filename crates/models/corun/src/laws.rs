@@ -14,6 +14,7 @@ fn measured(at: usize, (left, alone_s, slowdown): (u64, f64, f64)) -> Job {
         alone_s: Ok(Between::of_mean(alone_s, Some(0.02 * alone_s))),
         together_s: Some(Between::of_mean(alone_s * slowdown, Some(0.02 * alone_s))),
         ranks: Err("not known".to_owned()),
+        profile: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`forecast`] takes [`Job`]s: iterations to come, the time of one alone and together, the use of processors. It returns an
 //! [`Outlook`], in which everything that is not known is the reason why. Slowdown is progress together against progress alone;
 //! before they meet it is formula 2 of ScoPro (Z. Chen, "Dynamic instrumentation of parallel applications", 2005) for each
-//! processor. Ends are formula 6 of the same, for any number of jobs that come and leave; formula 7 stands beside them.
+//! processor, with what [`Profile`]s know of pressure on it, on caches and on memory. Ends are formula 6 of the same, for any number of jobs that come and leave; formula 7 stands beside them.
 //! [`ranked`] says who is the better partner. Nothing here reads a clock or a file: times are seconds from now.
 //!
 //! Next: `outlook` for the forecast, `course` for ends, `processors` for formula 2.
@@ -17,13 +17,15 @@ mod outlook;
 mod pace;
 mod partners;
 mod processors;
+mod profile;
 
 pub use between::{Between, SHARE};
 pub use error::Error;
 pub use job::{Job, RankUse, Remaining};
-pub use outlook::{JobOutlook, Outlook, forecast};
+pub use outlook::{FromProfile, JobOutlook, Outlook, forecast};
 pub use pace::Method;
 pub use partners::{Partner, ranked};
+pub use profile::{Curve, Felt, Place, Point, Profile, Resource};
 
 #[cfg(test)]
 mod laws;

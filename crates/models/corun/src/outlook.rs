@@ -9,7 +9,7 @@ use crate::between::Between;
 use crate::course::{Course, Task, course};
 use crate::error::{Error, check};
 use crate::job::{Job, Remaining};
-use crate::pace::{Method, Paces, Setting};
+use crate::pace::{End, Method, Paces, Setting};
 use crate::processors::Sharing;
 
 /// The outlook of one job. A quantity that is missing is the reason why.
@@ -17,6 +17,8 @@ use crate::processors::Sharing;
 pub struct JobOutlook {
     /// Time of an iteration with all the others over that alone.
     pub slowdown: Result<Between, String>,
+    /// The parts of a predicted slowdown that come from profiles.
+    pub from_profile: FromProfile,
     /// Iterations to come from now on, at most.
     pub left: Option<f64>,
     /// Its loop may be left before.
@@ -31,6 +33,17 @@ pub struct JobOutlook {
     pub place: Option<usize>,
     /// The share of its work to come that is done as the first one ends: formula 3 with the work as a whole.
     pub done_at_first_end: Option<f64>,
+}
+
+/// The parts of a slowdown that answers to pressure tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FromProfile {
+    /// How it takes turns with others on its processors.
+    pub sharing: bool,
+    /// The last cache.
+    pub cache: bool,
+    /// Bandwidth to memory.
+    pub memory: bool,
 }
 
 /// All that is said.
@@ -52,8 +65,8 @@ pub struct Outlook {
 /// [`Error`]: a number that can't be, jobs that don't fit together, or a prediction without a basis.
 pub fn forecast(jobs: &[Job]) -> Result<Outlook, Error> {
     check(jobs)?;
-    let method = if jobs[0].together_s.is_some() { Method::Together } else { Method::Processors };
-    if method == Method::Processors {
+    let method = method_of(jobs);
+    if method != Method::Together {
         for job in jobs.iter().filter(|_| jobs.len() > 1) {
             if let Err(why) = &job.ranks {
                 return Err(Error::NoProfile { job: job.name.clone(), why: why.clone() });
@@ -61,6 +74,15 @@ pub fn forecast(jobs: &[Job]) -> Result<Outlook, Error> {
         }
     }
     Ok(View { jobs, method, paces: Paces::new(jobs, method) }.outlook())
+}
+
+/// How slowdowns of jobs are derived.
+pub(crate) fn method_of(jobs: &[Job]) -> Method {
+    match jobs.first().is_some_and(|job| job.together_s.is_some()) {
+        true => Method::Together,
+        false if jobs.len() > 1 && jobs.iter().any(|job| job.profile.is_some()) => Method::Profiles,
+        false => Method::Processors,
+    }
 }
 
 /// Jobs, and how they are looked at.
@@ -81,6 +103,7 @@ impl View<'_> {
                 |course: &Course| Some(1.0 - course.left_at_first_end.get(at)? / left.filter(|left| *left > 0.0)?);
             JobOutlook {
                 slowdown: self.slowdown(at),
+                from_profile: self.told_by_profile(at),
                 left,
                 is_at_most: matches!(job.remaining, Remaining::AtMost(_)),
                 alone_end_s: self.alone_end(at),
@@ -105,8 +128,17 @@ impl View<'_> {
             alone_s: self.jobs.iter().map(|job| job.alone_s.as_ref().ok().map(|alone| alone.value)).collect(),
             together_s: self.jobs.iter().map(|job| job.together_s.map(|together| together.value)).collect(),
             sharing: Sharing::Turns,
+            end: End::Value,
             part: None,
         }
+    }
+
+    fn told_by_profile(&self, at: usize) -> FromProfile {
+        if self.method != Method::Profiles {
+            return FromProfile::default();
+        }
+        let (sharing, cache, memory) = self.paces.known_by_profile(at);
+        FromProfile { sharing, cache, memory }
     }
 
     fn slowdown(&self, at: usize) -> Result<Between, String> {
@@ -119,9 +151,12 @@ impl View<'_> {
             _ => {
                 let all = vec![true; self.jobs.len()];
                 let ways = [Sharing::Turns, Sharing::Even, Sharing::Computing];
-                let found = ways.map(|sharing| self.paces.by_processors(at, &all, sharing).unwrap_or(f64::NAN));
-                let ends = (found.into_iter().fold(f64::MAX, f64::min), found.into_iter().fold(0.0, f64::max));
-                Ok(Between { value: found[0], ends: Some(ends) })
+                let unknown = Between::exactly(f64::NAN);
+                let found = ways.map(|sharing| self.paces.predicted(at, &all, sharing).unwrap_or(unknown));
+                let ends = found.map(|one| one.ends.unwrap_or((one.value, one.value)));
+                let lowest = ends.iter().map(|ends| ends.0).fold(f64::MAX, f64::min);
+                let highest = ends.iter().map(|ends| ends.1).fold(0.0, f64::max);
+                Ok(Between { value: found[0].value, ends: Some((lowest, highest)) })
             }
         }
     }
@@ -253,9 +288,11 @@ impl View<'_> {
                 all.extend([0.0, 1.0].map(|part| self.with(|setting| setting.part = Some(part))));
             }
             Method::Together => {}
-            Method::Processors => {
+            Method::Processors | Method::Profiles => {
                 let others = [Sharing::Even, Sharing::Computing];
                 all.extend(others.map(|sharing| self.with(|setting| setting.sharing = sharing)));
+                let ends = [End::Lower, End::Upper].into_iter().filter(|_| self.method == Method::Profiles);
+                all.extend(ends.map(|end| self.with(|setting| setting.end = end)));
             }
         }
         Some(all)
@@ -306,6 +343,7 @@ mod tests {
             alone_s: Ok(Between::of_mean(alone_s, Some(0.01 * alone_s))),
             together_s: together_s.map(|mean| Between::of_mean(mean, Some(0.01 * mean))),
             ranks: Err("no window says where its ranks run".to_owned()),
+            profile: None,
         }
     }
 

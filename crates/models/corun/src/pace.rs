@@ -2,8 +2,10 @@
 //!
 //! Next: `outlook`, which varies what is uncertain here; `processors` for the prediction.
 
+use crate::between::Between;
 use crate::job::{Job, RankUse};
 use crate::processors::{Sharing, slowdowns};
+use crate::profile::{Place, Profile, Resource, by_another};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -19,6 +21,8 @@ pub enum Method {
     Together,
     /// From what each uses of processors alone.
     Processors,
+    /// From that, and from the answers to pressure that some or all of them have given.
+    Profiles,
 }
 
 impl Method {
@@ -27,6 +31,7 @@ impl Method {
         match self {
             Method::Together => "measured together",
             Method::Processors => "predicted from processors",
+            Method::Profiles => "predicted from profiles",
         }
     }
 }
@@ -40,8 +45,29 @@ pub(crate) struct Setting {
     pub together_s: Vec<Option<f64>>,
     /// How processors are shared.
     pub sharing: Sharing,
+    /// The end of the interval of what profiles say.
+    pub end: End,
     /// The part of the slowdown beside all that remains beside some of them; `None`: as processors tell it.
     pub part: Option<f64>,
+}
+
+/// A value, or an end of its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Value,
+    Lower,
+    Upper,
+}
+
+impl End {
+    fn of(self, found: Between) -> f64 {
+        let (lower, upper) = found.ends.unwrap_or((found.value, found.value));
+        match self {
+            End::Value => found.value,
+            End::Lower => lower,
+            End::Upper => upper,
+        }
+    }
 }
 
 /// Jobs that are there, and how they share.
@@ -51,13 +77,79 @@ type Question = (Vec<bool>, Sharing);
 pub(crate) struct Paces<'a> {
     method: Method,
     ranks: Option<Vec<&'a [RankUse]>>,
+    profiles: Vec<Option<&'a Profile>>,
+    /// The slowdowns that formula 2 says of each beside the probes by which it was profiled.
+    expected: Vec<Vec<f64>>,
     known: RefCell<BTreeMap<Question, Vec<f64>>>,
 }
 
 impl<'a> Paces<'a> {
     pub fn new(jobs: &'a [Job], method: Method) -> Paces<'a> {
         let ranks = jobs.iter().map(|job| job.ranks.as_deref().ok()).collect();
-        Paces { method, ranks, known: RefCell::default() }
+        let profiles = jobs.iter().map(|job| job.profile.as_ref().filter(|_| method == Method::Profiles)).collect();
+        let expected = jobs.iter().map(|job| expected(job).unwrap_or_default()).collect();
+        Paces { method, ranks, profiles, expected, known: RefCell::default() }
+    }
+
+    /// How many times as long a job takes beside those who are there, by processors and by what profiles say; `None`: the use of
+    /// processors of some is not known.
+    pub fn predicted(&self, job: usize, there: &[bool], sharing: Sharing) -> Option<Between> {
+        let own = self.profiles[job];
+        let shared = own.and_then(|own| {
+            let by_formula = self.by_processors(job, there, Sharing::Turns)?;
+            own.sharing_at(by_formula, &self.expected[job])
+        });
+        let by_processors = Between::exactly(self.by_processors(job, there, sharing)?);
+        match (shared, self.pressed(job, there)) {
+            (None, None) => Some(by_processors),
+            (shared, pressed) => {
+                let found = shared.unwrap_or(by_processors);
+                Some(by_another(pressed.map_or(found, |pressed| found.and(pressed))))
+            }
+        }
+    }
+
+    /// The slowdown by others' use of cache and memory; `None`: not known.
+    fn pressed(&self, job: usize, there: &[bool]) -> Option<Between> {
+        self.profiles[job]?.beside(&self.partners(job, there)?)
+    }
+
+    /// The profiles of those who are there with a job, if all of them have one that was made as they meet.
+    fn partners(&self, job: usize, there: &[bool]) -> Option<Vec<&'a Profile>> {
+        let own = self.profiles[job]?;
+        let others = (0..there.len()).filter(|other| *other != job && there[*other]);
+        let met = others.filter_map(|other| Some((other, self.place(job, other)?)));
+        let all: Option<Vec<&Profile>> = met
+            .map(|(other, place)| self.profiles[other].filter(|other| other.place == place && own.place == place))
+            .collect();
+        all.filter(|all| !all.is_empty())
+    }
+
+    /// The parts of a job's slowdown beside all that profiles tell: its sharing of processors, cache, memory.
+    pub fn known_by_profile(&self, job: usize) -> (bool, bool, bool) {
+        let all = vec![true; self.profiles.len()];
+        let Some(own) = self.profiles[job] else { return (false, false, false) };
+        let by_formula = self.by_processors(job, &all, Sharing::Turns);
+        let shared = by_formula.and_then(|factor| own.sharing_at(factor, &self.expected[job])).is_some();
+        let partners = self.partners(job, &all).unwrap_or_default();
+        let is_known = |resource: Resource| {
+            let of_all = partners.iter().all(|other| other.felt(resource).is_some());
+            !partners.is_empty() && own.felt(resource).is_some() && of_all
+        };
+        (shared, is_known(Resource::Cache), is_known(Resource::Memory))
+    }
+
+    /// How two jobs meet; `None`: on no node.
+    fn place(&self, job: usize, other: usize) -> Option<Place> {
+        let ranks = self.ranks.as_ref()?;
+        let pairs = || ranks[job].iter().flat_map(|own| ranks[other].iter().map(move |other| (own, other)));
+        if !pairs().any(|(own, other)| own.host == other.host) {
+            return None;
+        }
+        let shares = |(own, other): (&RankUse, &RankUse)| {
+            own.host == other.host && own.processors.iter().any(|one| other.processors.contains(one))
+        };
+        Some(if pairs().any(shares) { Place::Upon } else { Place::Beside })
     }
 
     /// How many times as long a job takes by the use of processors; `None`: that of some is not known.
@@ -75,6 +167,7 @@ impl<'a> Paces<'a> {
         match self.method {
             _ if count <= 1 => alone.or(together),
             Method::Processors => Some(alone? * self.by_processors(job, there, setting.sharing)?),
+            Method::Profiles => Some(alone? * setting.end.of(self.predicted(job, there, setting.sharing)?)),
             Method::Together if count == there.len() => together,
             Method::Together => {
                 let (Some(alone), Some(together)) = (alone, together) else { return together };
@@ -95,4 +188,21 @@ impl<'a> Paces<'a> {
             }
         }
     }
+}
+
+/// The slowdowns that formula 2 says of a job beside probes that compute on its processors, at each point of its profile.
+fn expected(job: &Job) -> Option<Vec<f64>> {
+    let (profile, ranks) = (job.profile.as_ref()?, job.ranks.as_ref().ok()?);
+    let host = &ranks.first()?.host;
+    let probe = |level: f64| {
+        let on = |processor: &u32| RankUse {
+            host: host.clone(),
+            processors: vec![*processor],
+            wanted: level,
+            computing: Some(level),
+        };
+        profile.processors.iter().map(on).collect::<Vec<RankUse>>()
+    };
+    let beside = |level: f64| slowdowns(&[ranks, &probe(level)], &[true, true], Sharing::Turns)[0];
+    Some(profile.sharing.as_ref()?.points.iter().map(|point| beside(point.level)).collect())
 }

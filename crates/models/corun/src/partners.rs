@@ -4,8 +4,8 @@
 
 use crate::error::Error;
 use crate::job::{Job, RankUse};
-use crate::outlook::{Outlook, forecast};
-use crate::pace::{Method, Paces};
+use crate::outlook::{Outlook, forecast, method_of};
+use crate::pace::Paces;
 use crate::processors::Sharing;
 
 /// Progress of less than this share apart is the same.
@@ -79,9 +79,9 @@ fn step(value: f64) -> i64 {
 }
 
 fn progress(jobs: &[Job], sharing: Sharing) -> f64 {
-    let paces = Paces::new(jobs, Method::Processors);
+    let paces = Paces::new(jobs, method_of(jobs));
     let all = vec![true; jobs.len()];
-    let slowdown = |at: usize| paces.by_processors(at, &all, sharing);
+    let slowdown = |at: usize| paces.predicted(at, &all, sharing).map(|found| found.value);
     (0..jobs.len()).filter_map(slowdown).map(f64::recip).sum()
 }
 
@@ -109,6 +109,7 @@ mod tests {
             alone_s: Ok(Between::exactly(1.0)),
             together_s: None,
             ranks: Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted, computing: Some(computing) }]),
+            profile: None,
         }
     }
 

@@ -28,6 +28,7 @@ fn job(name: &str, together_s: f64, alone: Result<f64, String>) -> Job {
         alone_s: alone.map(|alone_s| Between::exactly(alone_s / 100.0)),
         together_s: Some(Between::exactly(together_s / 100.0)),
         ranks: Err("the thesis does not say".to_owned()),
+        profile: None,
     }
 }
 

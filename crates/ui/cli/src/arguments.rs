@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand};
 pub use corun::CorunOptions;
 use grid::{CommOptions, PlaceOptions, PlanOptions, TotalOptions};
 use links::CollectiveOptions;
-use model::{ModelCommand, SizeForecastOptions};
+use model::{ModelCommand, PressProbeOptions, SizeForecastOptions};
 use numbers::{count, positive, whole};
 use range::within;
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
@@ -107,6 +107,9 @@ pub enum Command {
     /// Lead a window for the site's controller, through standard input and output (started by the controller)
     #[command(hide = true)]
     Lead,
+    /// Press on a resource until the input ends or the time is over (started by `trimtab model pressure`)
+    #[command(hide = true)]
+    PressProbe(PressProbeOptions),
     /// Run the site's service, which standing agents call and `--controller` asks
     Controller(ControllerOptions),
     /// Show which agents are connected to whom, how far they are, and what they have survived

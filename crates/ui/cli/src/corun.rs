@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
-use trimtab_controller::forecasts::{Corun, CorunMade, CorunQuestion, CorunSide, alone_stored, corun};
+use trimtab_controller::forecasts::{Corun, CorunMade, CorunQuestion, CorunSide, alone_stored, corun, profile_kept};
 use trimtab_engine::corun::JobOutlook;
 use trimtab_engine::{Engine, Found, Length, Options, Window, own, usual_options};
 use trimtab_store::{Forecast, History};
@@ -125,7 +125,11 @@ impl Way<'_> {
             None => Err("no window of it alone was given (--alone)".to_owned()),
         };
         let name = given.name.unwrap_or_else(|| now.job.id.clone());
-        Ok(CorunSide { name, now, is_together, is_new: !is_together && !is_live, alone, begins_s })
+        let profile = match is_together {
+            true => None,
+            false => profile_kept(&self.kept.store(), &now, &self.options.on)?.map(|kept| kept.profile),
+        };
+        Ok(CorunSide { name, now, is_together, is_new: !is_together && !is_live, alone, profile, begins_s })
     }
 
     fn measure(&self, found: &Found, live: usize, command_ns: u64) -> anyhow::Result<Report> {

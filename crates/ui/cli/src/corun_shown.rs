@@ -5,7 +5,7 @@
 use crate::output::time;
 use std::fmt::Write as _;
 use trimtab_controller::forecasts::{
-    Corun, CorunMade, CorunRanked, CorunSide, NOT_MODELLED, corun_cautions, letter_of,
+    Corun, CorunMade, CorunRanked, CorunSide, corun_cautions, letter_of, not_modelled, profile_line,
 };
 use trimtab_engine::corun::{Between, Job, JobOutlook, Method, Outlook};
 
@@ -66,6 +66,7 @@ fn job_lines(side: &CorunSide, job: &Job, found: &JobOutlook, outlook: &Outlook)
     if !beside.is_empty() {
         lines.push(beside.join("; "));
     }
+    lines.extend(profile_line(side, outlook, found));
     lines.extend(corun_cautions(side));
     lines
 }
@@ -112,17 +113,21 @@ fn closing_lines(outlook: &Outlook) -> Vec<String> {
     if outlook.is_order_sure == Some(false) {
         lines.push("the order of ends is not sure: their intervals overlap".to_owned());
     }
-    if outlook.method == Method::Processors && outlook.jobs.len() > 1 {
-        lines.push(prediction_line());
+    if outlook.method != Method::Together && outlook.jobs.len() > 1 {
+        lines.push(prediction_line(&[outlook]));
     }
     lines
 }
 
-fn prediction_line() -> String {
+fn prediction_line(outlooks: &[&Outlook]) -> String {
+    let by = match outlooks.first().map(|outlook| outlook.method) {
+        Some(Method::Profiles) => "predicted from profiles: ",
+        _ => "predicted from shares of processors only: ",
+    };
     format!(
-        "predicted from shares of processors only: {} are not modelled. The lower and upper figure are other ways of sharing, and \
-         nobody knows how often they hold; measure once they have met",
-        NOT_MODELLED.join(", ")
+        "{by}{} are not modelled. The lower and upper figure are other ways of sharing and what probes left open, and nobody knows how \
+         often they hold; measure once they have met",
+        not_modelled(outlooks).join(", ")
     )
 }
 
@@ -148,9 +153,10 @@ fn ranked_page(ranked: &CorunRanked) -> String {
             let _ =
                 writeln!(text, "   {:.1}% of the time communication of all coincides by chance", 100.0 * communication);
         }
-        for line in corun_cautions(side) {
+        let own = partner.outlook.jobs.last().and_then(|job| profile_line(side, &partner.outlook, job));
+        for line in own.into_iter().chain(corun_cautions(side)) {
             let _ = writeln!(text, "   {line}");
         }
     }
-    text + &prediction_line()
+    text + &prediction_line(&partners.iter().map(|partner| &partner.outlook).collect::<Vec<_>>())
 }

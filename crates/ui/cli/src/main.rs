@@ -40,6 +40,7 @@ mod outcomes;
 mod output;
 mod pack;
 mod points;
+mod pressure;
 mod probe;
 mod probe_values;
 mod progress;
@@ -61,6 +62,7 @@ mod weather_page;
 mod weather_site;
 mod window;
 
+use arguments::model::ModelCommand;
 use arguments::site::KeptOptions;
 use arguments::{Arguments, Command, ForecastCommand};
 use clap::{CommandFactory, Parser};
@@ -107,6 +109,7 @@ fn looks_into_processes(command: &Command) -> bool {
             | Command::Probe { .. }
             | Command::Explain { .. }
             | Command::Forecast(ForecastCommand::Job(_) | ForecastCommand::Corun(_))
+            | Command::Model(ModelCommand::Pressure(_))
             | Command::Undo { .. }
     )
 }
@@ -161,6 +164,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             }
         }),
         Command::Agent(options) => site::agent(&options),
+        Command::PressProbe(options) => pressure::probe(&options),
         Command::Guard => Ok(trimtab_standing::guard(&mut std::io::stdin().lock()).map(|()| DONE)?),
         Command::Lead => lead::lead(command_ns),
         Command::Controller(options) => site::controller(&options, &store),

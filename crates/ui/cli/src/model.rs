@@ -24,6 +24,7 @@ pub fn run(command: &ModelCommand, store: &Option<PathBuf>) -> anyhow::Result<u8
         ModelCommand::Fit(options) => fit_one(options, store),
         ModelCommand::List { json } => list(store, json.as_deref()),
         ModelCommand::Show { name, json } => show(name, store, json.as_deref()),
+        ModelCommand::Pressure(options) => crate::pressure::run(options, store),
         ModelCommand::Links(options) => crate::links::list(options, store),
     }
 }

@@ -136,6 +136,7 @@ fn shown(stage: &Stage) -> String {
         }
         Stage::Holding { nodes, .. } => format!("holding ranks on {nodes} nodes"),
         Stage::Running { done, of, at } => format!("running, {done} of {of} done: {at}"),
+        Stage::Pressing { what, level } => format!("beside probes that press on {what}, {:.0}%", 100.0 * level),
         Stage::Waiting { events } => format!("waiting for {events}"),
         Stage::Reading => "reading symbols".to_owned(),
         Stage::Looking { look, of } => format!("looking at stacks, {look} of {of}"),

@@ -36,6 +36,15 @@ pub enum ModelCommand {
     ///
     /// Exit codes: 0 all pairs of hosts are fitted; 1 some can't be, with the reason, or there are none; 2 an error.
     Links(LinksOptions),
+    /// Have probes press on processors, cache and memory beside a job that runs, and keep how it is slowed and how much it presses
+    /// itself: `trimtab forecast corun` then predicts it beside others before they meet
+    ///
+    /// Without a job, looks at how probes get on beside each other on this host, which comes first and wants a quiet host. Slows the
+    /// job for as long as it takes. docs/forecasts.md describes it.
+    ///
+    /// Exit codes: 0 cache and memory are known; 1 one of them can't be, with the reason; 2 an error, or without --yes: nothing was
+    /// kept.
+    Pressure(PressureOptions),
     /// Show a model: terms, coefficients, range, errors, and a plot of what was measured
     Show {
         /// Its name
@@ -44,6 +53,51 @@ pub enum ModelCommand {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+}
+
+/// The options of `model pressure`.
+#[derive(Clone, Debug, Args)]
+pub struct PressureOptions {
+    /// The process id of a launcher or a rank, slurm:ID, or a job of the store that runs, all of it on this host
+    pub job: Option<String>,
+    /// The job's owner agrees that it is slowed
+    #[arg(long, requires = "job")]
+    pub yes: bool,
+    /// Each window has so many seconds of iterations
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = |text: &str| super::range::within::<f64>(text, 0.05..=60.0), allow_negative_numbers = true)]
+    pub each: f64,
+    /// All takes so many seconds at most
+    #[arg(long, default_value_t = 90.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
+    pub within: f64,
+    /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+    #[arg(long)]
+    pub seccomp_ok: bool,
+    /// Write JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The options of a probe.
+#[derive(Clone, Debug, Args)]
+pub struct PressProbeOptions {
+    /// processor, cache or memory
+    #[arg(long)]
+    pub pressed: String,
+    /// Share of its processor time in which it presses
+    #[arg(long)]
+    pub level: f64,
+    /// Share of each processor that it wants
+    #[arg(long)]
+    pub wanted: f64,
+    /// A thread on each of these
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub processors: Vec<u32>,
+    /// Memory of each thread
+    #[arg(long)]
+    pub bytes: u64,
+    /// It ends after so many seconds
+    #[arg(long)]
+    pub seconds: f64,
 }
 
 /// The options of `model fit`.

@@ -31,6 +31,7 @@ const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const FITTED: Run = Like("memory_and_time_of_a_program_are_fitted_kept_and_asked");
 const LED: Run = Like("standing_agents_keep_together_and_measure");
 const TOGETHER: Run = Like("two_jobs_that_share_processors_are_measured_and_their_ends_forecast");
+const PROFILED: Run = Like("a_job_is_profiled_with_its_owners_yes_and_no_probe_stays");
 const LINKED: Run = Like("links_are_fitted_and_collectives_forecast_from_windows");
 const SCALED: Run = Like("a_function_that_one_rank_does_alone_is_named");
 const COMM: Run = Like("transfers_take_the_best_way_and_share_links");
@@ -89,6 +90,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab forecast total NAME --host n2 --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
             ("trimtab forecast place NAME --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
             ("trimtab forecast plan FILE", PLANNED),
+            ("trimtab model pressure 4711 --yes", PROFILED),
             ("trimtab model links", LINKED),
             ("trimtab forecast collective alltoall --bytes 1M --ranks 16", LINKED),
             ("trimtab backtest", Like("the_end_of_a_job_is_forecast_and_judged")),
@@ -244,6 +246,9 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab forecast corun A B [C ...] --on NODES", Like("before_they_meet_processors_predict_it")),
             ("trimtab forecast corun A --with B C ... [--on NODES]", Like("the_better_partner_comes_first")),
             ("trimtab forecast corun 4711 4802 --alone A=is-3/0", TOGETHER),
+            ("trimtab model pressure [--json FILE]", PROFILED),
+            ("trimtab model pressure JOB --yes [--each S] [--within S] [--json FILE]", PROFILED),
+            ("trimtab model pressure 4711 --yes", PROFILED),
             (
                 "trimtab forecast queue --nodes N --time TIME [--partition P] [--qos Q] [--user U] [--days N] [--json FILE]",
                 Like("a_wait_in_the_queue_is_forecast_from_the_sites_past"),
