@@ -3,7 +3,7 @@
 //! Next: `waits` for the forecast.
 
 use crate::accuracy::LEAST_S;
-use crate::job::Job;
+use crate::job::{Ask, Job};
 use crate::replay::{Watcher, replay};
 use crate::waits::{Wait, Waits};
 use serde::Serialize;
@@ -14,6 +14,8 @@ use trimtab_weather::median_of;
 const LAST: usize = 10;
 /// The share of waits that intervals are to hold.
 const INSIDE: f64 = 0.9;
+/// Jobs alike that are submitted within this time, seconds, are one burst.
+const BURST_S: f64 = 60.0;
 
 /// Forecasts of waits against waits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +47,19 @@ pub(crate) fn backtest_waits(jobs: &[Job], first: usize) -> Option<WaitsJudged> 
     run.result()
 }
 
+/// Jobs alike that were submitted together.
+type BurstKey = (Ask, i64);
+
+/// A wait that is known: the job, how many others waited as it was submitted, and its forecast.
+type Known = (Job, usize, Option<Wait>);
+
+/// Jobs of a burst: as long as some wait, those that have begun are the lucky ones, and say little of the others.
+#[derive(Default)]
+struct Burst {
+    waiting: usize,
+    begun: Vec<Known>,
+}
+
 /// Waits as they become known.
 pub(crate) struct Run {
     first_s: f64,
@@ -52,6 +67,9 @@ pub(crate) struct Run {
     last: VecDeque<f64>,
     /// Jobs that wait, with how many others did as they were submitted.
     pub(crate) waiting: HashMap<usize, (usize, Option<Wait>)>,
+    bursts: HashMap<BurstKey, Burst>,
+    /// Those of which nobody waits, though others may be submitted yet.
+    complete: Vec<BurstKey>,
     errors_s: Vec<f64>,
     last_ten_errors_s: Vec<f64>,
     waited_s: Vec<f64>,
@@ -67,6 +85,8 @@ impl Run {
             waits: Waits::new(),
             last: VecDeque::new(),
             waiting: HashMap::new(),
+            bursts: HashMap::new(),
+            complete: Vec::new(),
             errors_s: Vec::new(),
             last_ten_errors_s: Vec::new(),
             waited_s: Vec::new(),
@@ -86,6 +106,37 @@ impl Run {
         }
     }
 
+    /// Jobs that have begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.waits.begun() + self.bursts.values().map(|burst| burst.begun.len()).sum::<usize>()
+    }
+
+    /// Keeps a wait back until its burst is over and nobody of it waits.
+    fn hold(&mut self, known: Known) {
+        let key = burst_of(&known.0);
+        let burst = self.bursts.entry(key).or_default();
+        burst.begun.push(known);
+        burst.waiting = burst.waiting.saturating_sub(1);
+        if burst.waiting == 0 {
+            self.complete.push(key);
+        }
+    }
+
+    /// Learns from bursts that are over by now.
+    pub(crate) fn settle(&mut self, now_s: f64) {
+        let now = minute(now_s);
+        let (over, later): (Vec<BurstKey>, Vec<BurstKey>) = self.complete.iter().partition(|(_, minute)| *minute < now);
+        self.complete = later;
+        for key in over {
+            if self.bursts.get(&key).is_some_and(|burst| burst.waiting > 0) {
+                continue;
+            }
+            for (job, waiting, wait) in self.bursts.remove(&key).unwrap_or_default().begun {
+                self.waits.learn(&job.ask, waiting, job.ran_s, wait.as_ref());
+            }
+        }
+    }
+
     pub(crate) fn result(self) -> Option<WaitsJudged> {
         let with_interval = self.widths_s.len();
         Some(WaitsJudged {
@@ -101,8 +152,17 @@ impl Run {
     }
 }
 
+fn burst_of(job: &Job) -> BurstKey {
+    (job.ask, minute(job.submitted_s))
+}
+
+fn minute(at_s: f64) -> i64 {
+    (at_s / BURST_S).floor() as i64
+}
+
 impl Watcher for Run {
     fn submitted(&mut self, at: usize, job: &Job) {
+        self.settle(job.submitted_s);
         let waiting = self.waiting.len();
         let wait = self.waits.forecast(&job.ask, waiting);
         // A job that still waits is no truth yet.
@@ -111,11 +171,12 @@ impl Watcher for Run {
             self.judge(wait, job.ran_s);
         }
         self.waiting.insert(at, (waiting, wait));
+        self.bursts.entry(burst_of(job)).or_default().waiting += 1;
     }
 
     fn ended(&mut self, at: usize, job: &Job) {
         let (waiting, wait) = self.waiting.remove(&at).unwrap_or_default();
-        self.waits.learn(&job.ask, waiting, job.ran_s, wait.as_ref());
+        self.hold((*job, waiting, wait));
         self.last.push_front(job.ran_s);
         self.last.truncate(LAST);
     }
@@ -124,7 +185,6 @@ impl Watcher for Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Ask;
 
     /// Jobs of two queues: one where half begin at once, one where waits are long.
     fn jobs(count: u32) -> Vec<Job> {
@@ -158,10 +218,29 @@ mod tests {
         let job =
             |submitted_s: f64, begun_s: f64| Job { ask, submitted_s, begun_s: Some(begun_s), ended_s: 9e9, ran_s: 5.0 };
         // The first two wait while the others are submitted; only the third job's wait is known to the last.
-        let jobs = [job(0.0, 900.0), job(1.0, 900.0), job(2.0, 5.0), job(10.0, 900.0)];
+        let jobs = [job(0.0, 900.0), job(70.0, 900.0), job(140.0, 145.0), job(200.0, 900.0)];
         let found = backtest_waits(&jobs, 0).expect("one has begun");
-        assert_eq!((found.judged, found.error_median_s, found.last_ten_error_median_s), (1, 887.0, 887.0));
+        assert_eq!((found.judged, found.error_median_s, found.last_ten_error_median_s), (1, 695.0, 695.0));
         assert_eq!(backtest_waits(&jobs[..3], 0), None, "none had begun");
+    }
+
+    #[test]
+    fn those_of_a_burst_that_begin_at_once_say_nothing_as_long_as_others_of_it_wait() {
+        let mut all = jobs(500);
+        let last_s = all[499].submitted_s;
+        let burst_s = BURST_S * (last_s / BURST_S + 200.0).ceil();
+        // Of ten at a time one begins at once and nine wait for an hour; they are alike but for that.
+        let ask = Ask { queue: Some(1), ranks: Some(7), ..Ask::default() };
+        let one =
+            |wait_s: f64| Job { ask, submitted_s: burst_s, begun_s: Some(burst_s + wait_s), ended_s: 9e9, ran_s: 5.0 };
+        // A job that comes later, so that the first one's begin is known.
+        let later = Job { submitted_s: burst_s + 1000.0, begun_s: Some(9e9), ..jobs(1)[0] };
+        all.extend((0..10).map(|at| one(if at == 0 { 0.0 } else { 3600.0 })));
+        let mut run = Run::new();
+        all.push(later);
+        let waits: Vec<Job> = all.iter().filter_map(Job::wait).collect();
+        replay(&waits, &mut run, &mut |_| ());
+        assert_eq!((run.begun(), run.waits.begun()), (501, 500));
     }
 
     #[test]

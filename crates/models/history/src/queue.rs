@@ -86,6 +86,7 @@ impl Log {
         let latest_begin_s = begins.fold(f64::NEG_INFINITY, f64::max);
         let mut run = Run::new();
         replay_until(&jobs, &mut run, now_s);
+        run.settle(now_s);
         let waiting = run.waiting.len();
         let wait = run.waits.forecast(ask, waiting)?;
         Some(Queue {
@@ -93,7 +94,7 @@ impl Log {
             wait_s: wait.wait_s,
             interval_s: wait.interval_s(),
             waiting,
-            begun: run.waits.begun(),
+            begun: run.begun(),
             latest_begin_s,
             alike: run.waits.alike(ask, waiting),
             judged: run.result(),

@@ -26,6 +26,8 @@ const NEAR: usize = 16;
 /// Forecasts are about as long if their logarithms to this base are, whole numbers up to the second.
 const MAGNITUDE: u64 = 16;
 const MAGNITUDES: u32 = 4;
+/// The place of the kind of all jobs.
+const ANY: u8 = 5;
 
 /// Waits that a forecast rests on, by how the jobs are alike; one may be counted in several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,6 +88,9 @@ impl Waits {
             }
             alike.extend(weighed);
         }
+        if alike.is_empty() {
+            alike = self.of_largest_load(waiting);
+        }
         let in_order = |waits: &mut Vec<Weighed>| waits.sort_by(|a, b| a.s.total_cmp(&b.s));
         in_order(&mut alike);
         in_order(&mut near);
@@ -98,6 +103,13 @@ impl Waits {
         };
         let ends = [end(&self.low), end(&self.high)];
         Some(Wait { wait_s, ends })
+    }
+
+    /// Waits while the most others waited that ever did, of no more than now.
+    fn of_largest_load(&self, waiting: usize) -> Vec<Weighed> {
+        let largest = self.loads.range(..=load(waiting)).next_back().map(|(load, _)| *load);
+        let waits = largest.and_then(|waiting| self.begun.get(&Kin { place: ANY, ask: Ask::default(), waiting }));
+        waits.into_iter().flatten().map(|s| Weighed { s: *s, weight: 1.0 }).collect()
     }
 
     /// How many waits a forecast rests on.
@@ -162,6 +174,6 @@ fn kins(ask: &Ask, waiting: usize) -> [Kin; 6] {
         kin(2, Ask { user, ranks, queue, requested_s, ..any }, 0),
         kin(3, Ask { ranks, queue, ..any }, load),
         kin(4, Ask { queue, ..any }, load),
-        kin(5, any, load),
+        kin(ANY, any, load),
     ]
 }
