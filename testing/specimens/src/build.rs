@@ -220,6 +220,20 @@ pub fn profiler() -> Result<PathBuf> {
     })
 }
 
+/// Builds a routine that is run at many sizes: "dgemm", "fftw" or "stream". The first two load their library as they begin.
+///
+/// # Errors
+/// As [`build`].
+pub fn routine(name: &str) -> Result<PathBuf> {
+    let sources = source_folder().join("routines");
+    make(&target_folder().join("plain").join("routines").join(name), &sources, |temporary| {
+        let mut command = compiler(Language::C, None)?;
+        command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o"]);
+        command.arg(temporary).arg(sources.join(format!("{name}.c"))).args(["-lm", "-ldl"]);
+        Ok(vec![command])
+    })
+}
+
 /// Builds the hazards, and the library that one of them loads.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! `programs/` holds the specimens in C, C++ and Fortran: each says at its top what it does, what its known answer is
 //! and which options it takes, and exits with 0 only if the answer was right. `groundtruth/` holds a PMPI wrapper
 //! library that measures the same iterations by another method; it is preloaded in tests, never by trimtab. `hazards/` is
-//! one program that does, again and again, what patched code must survive.
+//! one program that does, again and again, what patched code must survive. `routines/` are run at many sizes.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -31,7 +31,7 @@ mod snapshot;
 mod trace;
 mod wait;
 
-pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards, profiler};
+pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards, profiler, routine};
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};

@@ -3,13 +3,14 @@
 //! Recorded series and logs of jobs are the user's (`--series FOLDER`, `--jobs FILE`): none lie in the project. Jobs that share
 //! processors are specimens, run here.
 //!
-//! Next: `corun` for jobs that share processors; docs/forecasts.md for the commands.
+//! Next: `corun` for jobs that share processors, `routines` for sizes that were not run; docs/forecasts.md for the commands.
 
 use super::answer::{answer, number};
 use super::attach::Bench;
 use super::corun;
 use super::part::Part;
 use super::record::Record;
+use super::routines;
 use super::row::{Row, Verdict};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -49,6 +50,9 @@ pub fn run(bench: &Bench, recordings: &Recordings, only: Option<Part>, record: &
         let rows: Vec<Row> =
             recordings.logs.iter().map(|log| log_rows(bench, log)).collect::<Result<Vec<_>>>()?.concat();
         record.judge(if rows.is_empty() { vec![missing()] } else { rows });
+    }
+    if is_wanted(Part::Routines) {
+        routines::run(bench, record)?;
     }
     if is_wanted(Part::Pairs) {
         corun::run(bench, record)?;

@@ -24,6 +24,7 @@ mod probe;
 mod real;
 mod record;
 mod recorded;
+mod routines;
 mod row;
 mod runner;
 mod scripts;
@@ -132,7 +133,7 @@ struct Options {
     only: Option<Part>,
     /// Of the tree only.
     leaves: Option<u32>,
-    /// Programs that `truth` and `intervals` are to measure; none: all.
+    /// Programs that `truth`, `intervals` and `routines` are to measure; none: all.
     programs: Vec<String>,
     /// An earlier build of `probe_cost`, to compare a recorded call with.
     before: Option<PathBuf>,
@@ -190,7 +191,9 @@ impl Name {
             ],
             Name::Cluster => &[("slurm", Part::Slurm), ("watch", Part::Watch)],
             Name::Intervals => &[("cut", Part::Cut), ("live", Part::Live)],
-            Name::Forecast => &[("series", Part::Series), ("jobs", Part::Jobs), ("pairs", Part::Pairs)],
+            Name::Forecast => {
+                &[("series", Part::Series), ("jobs", Part::Jobs), ("routines", Part::Routines), ("pairs", Part::Pairs)]
+            }
         }
     }
 
@@ -221,7 +224,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "window" | "probe" | "tree" | "cluster" | "intervals" | "forecast" if index == 0 => {}
             "--quick" => options.quick = true,
             "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
-            "--program" if matches!(name, Name::Window | Name::Intervals) => match words.next() {
+            "--program" if matches!(name, Name::Window | Name::Intervals | Name::Forecast) => match words.next() {
                 Some((_, program)) => options.programs.push(program.clone()),
                 None => bail!("--program needs the NAME of a specimen"),
             },

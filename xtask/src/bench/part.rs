@@ -27,4 +27,5 @@ pub enum Part {
     Series,
     Jobs,
     Pairs,
+    Routines,
 }

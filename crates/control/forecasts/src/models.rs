@@ -128,6 +128,10 @@ fn fits(model: &Model, parameters: &[String]) -> bool {
         [&piece.above, &piece.least, &piece.most].into_iter().all(|all| of_all(all))
             && piece.up_to.len() == count
             && sums.flatten().all(is_term)
+            && piece
+                .met
+                .iter()
+                .all(|met| met.size > 0.0 && met.value > 0.0 && is_number(met.size) && is_number(met.value))
             && is_number(piece.half_width)
             && is_number(piece.growth)
     };

@@ -8,12 +8,15 @@
 //!
 //! Nothing here runs a program or reads a clock.
 //!
-//! Next: `measured` for what is accepted, `search` for the choice of terms, `pieces` for cliffs, `model` for forecasts.
+//! Next: `measured` for what is accepted, `search` for the choice of terms, `pieces` for cliffs, `between` for sizes beside measured
+//! ones, `model` for forecasts.
 #![forbid(unsafe_code)]
 
+mod between;
 mod crossed;
 mod error;
 mod host;
+mod judged;
 mod least_squares;
 mod measured;
 mod model;
@@ -23,8 +26,10 @@ mod stray;
 mod term;
 mod unit;
 
+pub use between::Met;
 pub use error::Error;
 pub use host::{Basis, HostKind, Ran, Speed};
+pub use judged::{Came, SizesJudged, sizes_judged};
 pub use measured::Measurement;
 pub use model::{Fitted, Forecast, Model, Piece, Scale, check, fit};
 pub use stray::Stray;

@@ -2,6 +2,7 @@
 //!
 //! Next: `pieces` and `search`, which made its terms.
 
+use crate::between::{Between, Met, across, at, between};
 use crate::crossed::sum_at;
 use crate::error::Error;
 use crate::measured::{Measured, Measurement, Place, check_sizes, checked, sizes_of};
@@ -48,6 +49,9 @@ pub struct Piece {
     pub places: usize,
     /// The sum.
     pub terms: Vec<Fitted>,
+    /// Values that sizes between follow, where terms alone miss them; else empty.
+    #[serde(default)]
+    pub met: Vec<Met>,
     /// Other sums that may be right as well.
     pub rivals: Vec<Vec<Fitted>>,
     /// Median error of places that were left out, inside the range, as a share.
@@ -159,11 +163,19 @@ impl Model {
             self.stray = Some(Stray::Sizes { error: f64::MAX });
             return;
         };
-        let errors = parts.iter().flat_map(|part| &part.chosen.best.crossed.inside).copied();
-        let errors: Vec<f64> = errors.collect();
+        let beside = |(number, part): (usize, &Part<'_>)| {
+            let best = &part.chosen.best;
+            let before = number.checked_sub(1).and_then(|number| parts[number].places.last());
+            let after = parts.get(number + 1).and_then(|part| part.places.first());
+            let asked =
+                between(&best.terms, &best.coefficients, &part.places, [before, after].map(|side| side.copied()));
+            asked.unwrap_or_else(|| Between { met: Vec::new(), errors: best.crossed.inside.clone() })
+        };
+        let besides: Vec<Between> = parts.iter().enumerate().map(beside).collect();
+        let errors: Vec<f64> = besides.iter().flat_map(|beside| &beside.errors).copied().collect();
         self.stray = by_sizes(&errors, measured.noise);
         if self.stray.is_none() {
-            self.pieces = parts.iter().map(piece).collect();
+            self.pieces = parts.iter().zip(besides).map(|(part, beside)| piece(part, beside)).collect();
         }
     }
 
@@ -184,15 +196,24 @@ impl Model {
             forecast.lower = forecast.lower.min(beside.lower);
             forecast.upper = forecast.upper.max(beside.upper);
             forecast.at_break = true;
+            let (lower, upper) = if other.least[0] > piece.most[0] { (piece, other) } else { (other, piece) };
+            if let [size] = sizes {
+                let from = Met { size: lower.most[0], value: lower.value(&lower.most) };
+                let to = Met { size: upper.least[0], value: upper.value(&upper.least) };
+                forecast.value = across(from, to, *size).unwrap_or(forecast.value);
+                forecast.lower = forecast.lower.min(forecast.value);
+                forecast.upper = forecast.upper.max(forecast.value);
+            }
         }
         Ok(Some(forecast))
     }
 
     fn by(&self, piece: &Piece, sizes: &[f64]) -> Forecast {
-        let value = sum(&piece.terms, sizes);
+        let value = piece.value(sizes);
         let half = piece.half_width + piece.growth * piece.doublings_outside(sizes);
         let width = half.hypot(DEVIATIONS * self.noise) * value.hypot(self.fixed);
-        let rivals = piece.rivals.iter().map(|rival| sum(rival, sizes));
+        // Between neighbours that are followed all sums say the same.
+        let rivals = piece.rivals.iter().filter(|_| !piece.follows(sizes)).map(|rival| sum(rival, sizes));
         let (low, high) = rivals.fold((value, value), |(low, high), rival| (low.min(rival), high.max(rival)));
         let beside = |is_meant: fn(f64, f64, f64) -> Option<f64>| {
             let all = self.parameters.iter().zip(sizes).zip(self.least.iter().zip(&self.most));
@@ -234,6 +255,27 @@ impl Piece {
     fn holds(&self, sizes: &[f64]) -> bool {
         let ends = self.above.iter().zip(&self.up_to);
         sizes.iter().zip(ends).all(|(size, (above, up_to))| size > above && up_to.is_none_or(|up_to| *size <= up_to))
+    }
+
+    /// By its terms, or by what was measured beside these sizes.
+    fn value(&self, sizes: &[f64]) -> f64 {
+        let by_terms = sum(&self.terms, sizes);
+        match (sizes, &self.met[..]) {
+            ([size], [first, .., last]) => match at(&self.met, &|size| sum(&self.terms, &[size]), *size) {
+                Some(value) => value,
+                None if *size > last.size => by_terms.max(last.value),
+                None => by_terms.min(first.value),
+            },
+            _ => by_terms,
+        }
+    }
+
+    /// True if measured values on both sides say what is between.
+    fn follows(&self, sizes: &[f64]) -> bool {
+        match (sizes, &self.met[..]) {
+            ([size], [first, .., last]) => (first.size..=last.size).contains(size),
+            _ => false,
+        }
     }
 
     /// True if sizes lie between those that were measured in it, or at the outer ends of the range.
@@ -293,12 +335,12 @@ fn fitted(choice: &Choice) -> Vec<Fitted> {
     fitted
 }
 
-fn piece(part: &Part<'_>) -> Piece {
+fn piece(part: &Part<'_>, beside: Between) -> Piece {
     let best = &part.chosen.best;
     let count = part.above.len();
     let sizes = |index: usize| sizes_of(part.places.iter().map(|place| place.at[index]));
     let ends: Vec<Vec<f64>> = (0..count).map(sizes).collect();
-    let mut inside: Vec<f64> = best.crossed.inside.iter().map(|error| error.abs()).collect();
+    let mut inside: Vec<f64> = beside.errors.iter().map(|error| error.abs()).collect();
     inside.sort_by(f64::total_cmp);
     let beyond = || best.crossed.beyond.iter().map(|(_, error)| error.abs());
     let half_width = upper_quantile(&inside).unwrap_or_else(|| fit_error(best, &part.places));
@@ -312,6 +354,7 @@ fn piece(part: &Part<'_>) -> Piece {
         most: ends.iter().map(|sizes| sizes[sizes.len() - 1]).collect(),
         places: part.places.len(),
         terms: fitted(best),
+        met: beside.met,
         rivals: part.chosen.rivals.iter().map(fitted).collect(),
         error_median: median_of(inside.iter().copied()),
         error_worst: inside.last().copied(),

@@ -37,6 +37,7 @@ mod model_shown;
 mod nest;
 mod nest_shown;
 mod outcomes;
+mod outcomes_sizes;
 mod output;
 mod pack;
 mod points;

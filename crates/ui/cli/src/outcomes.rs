@@ -1,9 +1,10 @@
 //! Outcomes of runs and of forecasts: ends that were seen, and `backtest` of every forecast ever made.
 //!
-//! Next: `forecast`, which makes them.
+//! Next: `forecast`, which makes them; `outcomes_sizes` for time and memory by size.
 
 use crate::engine::{Kept, Parts};
 use crate::exit_code::{DONE, PARTIAL};
+use crate::outcomes_sizes;
 use crate::output::{self, time};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -76,11 +77,22 @@ pub fn list(store: Option<&Path>, json: Option<&PathBuf>) -> anyhow::Result<u8> 
     let all = kept.store().forecasts()?;
     let outcomes: Vec<Outcome> = all.iter().filter_map(outcome).collect();
     let methods = by_method(&outcomes);
+    let sizes = kept.store().size_forecasts()?;
+    let kinds = outcomes_sizes::judged(&sizes);
     match json {
-        Some(path) => output::write(path, &serde_json::to_string_pretty(&as_json(&all, &methods))?)?,
-        None => output::print_text(&page(&all, &methods))?,
+        Some(path) => {
+            let mut object = as_json(&all, &methods);
+            (object["sizes"], object["size_kinds"]) = outcomes_sizes::as_json(&sizes, &kinds);
+            output::write(path, &serde_json::to_string_pretty(&object)?)?;
+        }
+        None if sizes.is_empty() => output::print_text(&page(&all, &methods))?,
+        None if all.is_empty() => output::print_text(&outcomes_sizes::page(&sizes, &kinds))?,
+        None => {
+            let text = format!("{}\n\n{}", page(&all, &methods), outcomes_sizes::page(&sizes, &kinds));
+            output::print_text(&text)?;
+        }
     }
-    Ok(if outcomes.is_empty() { PARTIAL } else { DONE })
+    Ok(if outcomes.is_empty() && kinds.is_empty() { PARTIAL } else { DONE })
 }
 
 /// The length of the run of a forecast, and its end, if that is known well enough.

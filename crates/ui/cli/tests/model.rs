@@ -90,6 +90,17 @@ fn memory_and_time_of_a_program_are_fitted_kept_and_asked() {
     // On a machine where others disturb all runs none counts.
     let is_said = checked["because"].to_string().contains("no run counts");
     assert!(last.came.is_some_and(|came| came > 0.0) != is_said, "{checked}");
+    let judged = home.json(&["backtest"], i32::from(is_said));
+    assert_eq!(judged["sizes"].as_array().map(Vec::len), Some(7), "{judged}");
+    let kinds = judged["size_kinds"].as_array().expect("a list");
+    assert_eq!(kinds.len(), usize::from(!is_said), "what was not run is not judged: {judged}");
+    if let Some(kind) = kinds.first() {
+        assert_eq!((&kind["unit"], &kind["outside"], &kind["judged"]), (&"seconds".into(), &false.into(), &1.into()));
+        let error = checked["value"].as_f64().zip(last.came).map_or(f64::NAN, |(said, came)| said / came - 1.0);
+        assert!((number(&kind["error_worst"]) - error.abs()).abs() < 1e-9, "{judged}");
+    }
+    let page = home.said(&["backtest"], i32::from(is_said));
+    assert!(page.contains("not run") && page.contains("n=64"), "{page}");
 }
 
 #[test]
