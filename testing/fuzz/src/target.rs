@@ -5,7 +5,7 @@
 use crate::hostile::Target;
 use crate::targets::{
     answer, cache, code, debug, descriptor, elf, filter, frames, joblog, mapped, memory, minidebug, names, parts,
-    patched, planted, relocate, script, sites, tables, talk, wire,
+    patched, plans, planted, relocate, script, series, sites, tables, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -20,6 +20,8 @@ const TABLE: &[(&str, Make)] = &[
     ("cache", || Box::new(cache::Cache)),
     ("names", || Box::new(names::Names)),
     ("joblog", || Box::new(joblog::JobLog)),
+    ("plans", || Box::new(plans::Plans)),
+    ("series", || Box::new(series::SeriesOfNumbers)),
     ("script", || Box::new(script::Script)),
     ("code", || Box::new(code::Code::new())),
     ("sites", || Box::new(sites::Sites)),

@@ -136,6 +136,8 @@ const FUZZ: &[&str] = &[
     "trimtab-stub",
     "trimtab-session",
     "trimtab-history",
+    "trimtab-grid",
+    "trimtab-weather",
     "trimtab-wire",
     "trimtab-reduce",
     "trimtab-overlay",
