@@ -135,6 +135,11 @@ pub enum RequestedAction {
         /// The scheduler's user.
         scheduler: u32,
     },
+    /// The asker says how the site keeps their programs' arguments.
+    Arguments {
+        /// True: as they are; false: as hashes.
+        kept: bool,
+    },
 }
 
 /// Why a line could not be written; the change must not be made then.

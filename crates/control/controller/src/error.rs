@@ -15,6 +15,9 @@ pub enum Error {
     /// The log of what is asked of it.
     #[error(transparent)]
     Audit(#[from] trimtab_audit::Error),
+    /// Its store.
+    #[error(transparent)]
+    Store(#[from] trimtab_store::Error),
     /// The tree.
     #[error("the tree of agents could not begin at {address}")]
     Tree {

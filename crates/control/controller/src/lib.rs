@@ -9,7 +9,7 @@
 //! - [`windows`]: who wants agents where, and what came of it.
 //! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
 //! - `measuring`: windows that the controller has measured in the name of a job's owner; `leads` for their leads,
-//!   `measurements` for how they stand, `schedulers` for who may ask for them.
+//!   `measurements` for how they stand, `words_of_users` for who may ask for them.
 //! - `foresight`: forecasts from what the site keeps.
 //! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
@@ -37,12 +37,12 @@ mod revoking;
 pub mod root;
 mod route;
 pub mod routes;
-mod schedulers;
 mod state;
 mod table;
 pub mod waits;
 mod weather;
 pub mod windows;
+mod words_of_users;
 
 pub use error::Error;
 
@@ -100,11 +100,13 @@ pub struct Options {
 /// # Errors
 /// An identity that can't be used, or a port that can't be had.
 pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Result<(), Error> {
-    let Options { identity, listen, listen_tree, fan_out, store, audit, machine } = options;
+    let Options { identity, listen, listen_tree, fan_out, mut store, audit, machine } = options;
     // A log that can't be written keeps all windows from being begun: said at once.
     Log::open(&audit)?;
     let identity = identity.only("the controller's", |role| *role == trimtab_site::Role::Controller)?;
     let root = Root::start(&identity, listen_tree)?;
+    // An earlier trimtab kept all as they are.
+    store.hide_arguments()?;
     let (nodes, live) = (root.handle(), Arc::new(Live::default()));
     let revoked = identity.revoked().cloned();
     let (tree, tree_address) = (root.tree(), root.address());

@@ -8,7 +8,7 @@ use crate::openapi::document;
 use crate::route::{Route, deleting, getting, posting};
 use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
 use crate::state::Controller;
-use crate::{calls, foresight, kept, measuring, schedulers, weather};
+use crate::{calls, foresight, kept, measuring, weather, words_of_users};
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::{Json, Router};
@@ -18,7 +18,9 @@ use trimtab_forecasts::{
     CorunAnswer, CorunAsked, JobAnswer, JobAsked, ModelNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked,
 };
 use trimtab_site::api::{BODY_BYTES_MAX, Begun, Enrol, Order, Outcome, Placed, RevokedList, Tree, Wanted, WindowState};
-use trimtab_site::jobs::{Awaited, Awaiting, Filed, Filing, Heard, JobWindows, Jobs, Trigger, Triggered};
+use trimtab_site::jobs::{
+    ArgumentsKept, Awaited, Awaiting, Filed, Filing, Heard, JobWindows, Jobs, Trigger, Triggered,
+};
 use trimtab_site::measured::{Acceptances, Measurement, WindowAsked};
 use trimtab_site::weather::{HostWeather, PairFound, ProbeOrder, ProbeOutcome};
 
@@ -56,7 +58,7 @@ async fn show(caller: Caller) -> Result<Json<Value>, Refusal> {
 
 /// All of them.
 pub(crate) fn table() -> Vec<Route> {
-    [site(), windows(), jobs(), measurements(), weather(), forecasts()].into_iter().flatten().collect()
+    [site(), windows(), jobs(), measurements(), arguments(), weather(), forecasts()].into_iter().flatten().collect()
 }
 
 fn site() -> Vec<Route> {
@@ -101,6 +103,21 @@ fn jobs() -> Vec<Route> {
     ]
 }
 
+fn arguments() -> Vec<Route> {
+    let how = "users, administrators: of themselves";
+    vec![
+        getting("/v1/arguments", how, "If one's arguments are kept as they are.", words_of_users::arguments)
+            .answers::<ArgumentsKept>(),
+        posting(
+            "/v1/arguments",
+            how,
+            "Keep them so, or as hashes, those kept already too.",
+            words_of_users::keep_arguments,
+        )
+        .asks::<ArgumentsKept>(),
+    ]
+}
+
 fn measurements() -> Vec<Route> {
     let begin =
         "Has a window of the job measured now, in its owner's name; the answer comes at once, or when it is over.";
@@ -120,11 +137,11 @@ fn measurements() -> Vec<Route> {
             "/v1/schedulers",
             "users: whom they accepted; schedulers: who accepted them; administrators: all",
             "Accepted schedulers.",
-            schedulers::list,
+            words_of_users::list,
         )
         .answers::<Acceptances>(),
-        posting("/v1/schedulers/{uid}", PEOPLE, "Accept a scheduler, for oneself.", schedulers::accept),
-        deleting("/v1/schedulers/{uid}", PEOPLE, "Accept it no more.", schedulers::withdraw),
+        posting("/v1/schedulers/{uid}", PEOPLE, "Accept a scheduler, for oneself.", words_of_users::accept),
+        deleting("/v1/schedulers/{uid}", PEOPLE, "Accept it no more.", words_of_users::withdraw),
     ]
 }
 

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `POST /v1/windows/ID/report` with [`Filing`] | whoever began it, once | [`Filed`] |
 //! | `GET /v1/jobs` | users their own, administrators all | [`Jobs`] |
+//! | `GET /v1/arguments` | users, administrators: of themselves | [`ArgumentsKept`] |
+//! | `POST /v1/arguments` with [`ArgumentsKept`] | the same | nothing |
 //! | `GET /v1/jobs/ID` | the job's owner, administrators | [`JobWindows`] |
 //! | `GET /v1/jobs/ID/windows/N` | the same | the report |
 //! | `POST /v1/jobs/ID/trigger` with [`Trigger`] | the same | [`Triggered`] |
@@ -62,7 +64,7 @@ pub struct JobLine {
     pub owner: u32,
     /// Path of its program.
     pub program: String,
-    /// The program's arguments.
+    /// The program's arguments; unless their owner said otherwise, one word with their hash: `sha256:...`.
     pub arguments: Vec<String>,
     /// Number of ranks.
     pub ranks: u32,
@@ -76,6 +78,14 @@ pub struct JobLine {
     pub windows: u32,
     /// The one filed last.
     pub newest: Option<WindowLine>,
+}
+
+/// How a user's arguments are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArgumentsKept {
+    /// True: as they are; false: as hashes.
+    pub kept: bool,
 }
 
 /// One window of a job.

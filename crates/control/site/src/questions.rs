@@ -6,7 +6,7 @@ use crate::api::Tree;
 use crate::client::Client;
 use crate::error::SiteError;
 use crate::identity::Identity;
-use crate::jobs::{JobWindows, Jobs, Trigger, Triggered};
+use crate::jobs::{ArgumentsKept, JobWindows, Jobs, Trigger, Triggered};
 use crate::measured::{Acceptances, Measurement, WindowAsked};
 use crate::weather::{HostWeather, PairFound};
 use serde_json::Value;
@@ -97,6 +97,22 @@ impl Client {
     /// As [`Client::delete`].
     pub fn withdraw(&self, scheduler: u32) -> Result<(), SiteError> {
         self.delete(&format!("/v1/schedulers/{scheduler}"))
+    }
+
+    /// How the site keeps one's arguments.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn arguments_kept(&self) -> Result<ArgumentsKept, SiteError> {
+        self.get("/v1/arguments")
+    }
+
+    /// Has the site keep one's arguments as they are, or as hashes.
+    ///
+    /// # Errors
+    /// As [`Client::file`]: all that is kept is gone through.
+    pub fn keep_arguments(&self, kept: bool) -> Result<(), SiteError> {
+        self.file("/v1/arguments", &ArgumentsKept { kept })
     }
 
     /// The schedulers that are accepted.

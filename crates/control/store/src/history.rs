@@ -6,10 +6,10 @@
 //! Next: `kept` for the file, `memory` for the twin.
 
 use crate::Error;
+use crate::hidden::hash;
 use crate::pressures::{KeptPressure, Pressured};
 use crate::routines::{KnownHost, RoutineModel, SizeForecast};
 use crate::series::{SeriesName, SeriesValue};
-use sha2::{Digest, Sha256};
 use trimtab_types::report::{Neighbour, NeighbourKind, Report};
 
 /// Companions kept of a run, at most.
@@ -330,27 +330,9 @@ fn build_of(program: &str, builds: &[String]) -> Option<String> {
     builds.iter().find_map(of_program)
 }
 
-/// SHA-256 of words, each with its length before it.
-fn hash(words: &[String]) -> String {
-    let mut hasher = Sha256::new();
-    for word in words {
-        hasher.update((word.len() as u64).to_le_bytes());
-        hasher.update(word.as_bytes());
-    }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_are_told_apart_by_their_hash() {
-        let of = |words: &[&str]| hash(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_ne!(of(&["a", "b"]), of(&["ab"]));
-        assert_ne!(of(&["a", ""]), of(&["a"]));
-        assert_eq!((of(&["a"]), of(&["a"]).len()), (of(&["a"]), 64));
-    }
 
     #[test]
     fn the_program_s_own_build_counts() {

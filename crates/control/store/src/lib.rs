@@ -16,6 +16,7 @@
 mod accepted;
 mod error;
 mod find;
+mod hidden;
 mod history;
 mod kept;
 mod kept_series;
@@ -24,6 +25,7 @@ mod memory;
 mod obstacle;
 mod owned;
 mod pressures;
+mod private;
 mod routines;
 mod rows;
 mod runs;

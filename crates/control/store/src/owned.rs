@@ -6,6 +6,7 @@
 //!
 //! Next: `store.rs` for what is asked of any store.
 
+use crate::hidden::hidden;
 use crate::store::{name_job, write_job};
 use crate::{Error, JobId, JobSummary, Store};
 use rusqlite::{Transaction, params};
@@ -37,19 +38,22 @@ pub fn site_key(owner: u32, key: &str) -> String {
 
 impl Store {
     /// Keeps a window of a user's job under the next free number: where it is found again. Older windows of that user go
-    /// if there is no room; this one always has some.
+    /// if there is no room; this one always has some. Unless the owner has said otherwise, arguments are kept as a hash.
     ///
     /// # Errors
     /// [`Error::UnstorableReport`], and those of writing.
     pub fn file(&mut self, owner: u32, key: &str, report: &Report, room: Room) -> Result<(JobId, u32), Error> {
         let key = site_key(owner, key);
+        let mut window = report.clone();
+        if !self.keeps_arguments(owner)? {
+            window.job.arguments = hidden(&report.job.arguments);
+        }
         let id = self.write("writing a job", |transaction| {
-            let (number, id) = name_job(transaction, &report.job, &key)?;
-            write_job(transaction, number, &id, &report.job, &key)?;
+            let (number, id) = name_job(transaction, &window.job, &key)?;
+            write_job(transaction, number, &id, &window.job, &key)?;
             transaction.execute("UPDATE jobs SET owner = ?2 WHERE number = ?1", params![number, owner])?;
             Ok(JobId(id))
         })?;
-        let mut window = report.clone();
         window.window.number = self.next_window(&id)?;
         let number = self.insert_window(&id, &window)?;
         self.write("making room", |transaction| make_room(transaction, owner, room))?;

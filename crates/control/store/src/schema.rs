@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0006_series.sql"),
     include_str!("../migrations/0007_schedulers.sql"),
     include_str!("../migrations/0008_pressures.sql"),
+    include_str!("../migrations/0009_arguments.sql"),
 ];
 
 /// Brings the store to [`SCHEMA_VERSION`], or refuses a newer or foreign file without touching it.

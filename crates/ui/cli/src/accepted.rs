@@ -1,8 +1,9 @@
-//! `trimtab site accept`, `withdraw` and `accepted`: which schedulers may have one's jobs measured.
+//! `trimtab site accept`, `withdraw` and `accepted`: which schedulers may have one's jobs measured; `arguments`: how a site keeps
+//! those of one's programs.
 //!
 //! Next: `trimtab_controller::measured` for what is said; docs/api.md for what an accepted scheduler may do.
 
-use crate::arguments::site::SiteOptions;
+use crate::arguments::site::{ArgumentsWord, SiteOptions};
 use crate::exit_code::{DONE, PARTIAL};
 use crate::output;
 use anyhow::{Context, bail};
@@ -39,6 +40,23 @@ pub fn list(site: &SiteOptions, json: Option<&PathBuf>) -> anyhow::Result<u8> {
         None => all.accepted.iter().try_for_each(|one| output::print_text(&line(one)))?,
     }
     Ok(if all.accepted.is_empty() { PARTIAL } else { DONE })
+}
+
+/// Says how arguments are kept, or changes it.
+pub fn arguments(how: Option<ArgumentsWord>, site: &SiteOptions) -> anyhow::Result<u8> {
+    let client = client(site)?;
+    if let Some(how) = how {
+        client.keep_arguments(how == ArgumentsWord::Keep)?;
+    }
+    output::print_text(match client.arguments_kept()?.kept {
+        true => {
+            "the site keeps your programs' arguments as they are; `trimtab site arguments hash` hides them, earlier ones too"
+        }
+        false => {
+            "the site keeps your programs' arguments as hashes; `trimtab site arguments keep` has it keep later ones as they are"
+        }
+    })?;
+    Ok(DONE)
 }
 
 fn line(one: &Acceptance) -> String {

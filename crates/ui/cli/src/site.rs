@@ -60,6 +60,7 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
         }
         SiteCommand::Accept { schedulers, site } => return accepted::change(schedulers, site, true),
         SiteCommand::Withdraw { schedulers, site } => return accepted::change(schedulers, site, false),
+        SiteCommand::Arguments { how, site } => return accepted::arguments(*how, site),
         SiteCommand::Accepted { site, json } => return accepted::list(site, json.as_ref()),
     }
     Ok(DONE)

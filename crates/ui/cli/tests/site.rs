@@ -404,6 +404,10 @@ fn windows_are_measured_for_who_may_ask(site: &Site<'_>, job: &Job) {
     ] {
         is_measured_for(site, job, role, body, ranks);
     }
+    let (code, heard) = plainly(&["arguments"], "user:4242");
+    assert!(code == Some(0) && heard.contains("arguments as hashes"), "{heard}");
+    assert!(plainly(&["arguments", "keep"], "user:4242").1.contains("as they are;"));
+    assert!(plainly(&["arguments", "hash"], "user:4242").1.contains("arguments as hashes"));
     assert_eq!(begun() - before, 2 * NODES + 2, "the agents ran as the owner, in whose log it stands");
     assert_eq!(plainly(&["withdraw", "scheduler:990"], "user:4242").0, Some(0));
     let (code, why) = ask("{}", "scheduler:990");

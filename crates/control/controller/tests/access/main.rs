@@ -5,6 +5,7 @@
 
 mod calls;
 mod forecasts;
+mod history;
 mod jobs;
 mod measuring;
 mod openapi;

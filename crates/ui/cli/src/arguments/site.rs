@@ -3,7 +3,7 @@
 //! Next: `site` and `tree` of this program, which do it.
 
 use super::range::within;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use trimtab_controller::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, Role, TREE_PORT};
@@ -163,6 +163,15 @@ pub enum SiteCommand {
         #[command(flatten)]
         site: SiteOptions,
     },
+    /// Say how the site keeps the arguments of your programs, as hashes unless you say otherwise; or change it
+    Arguments {
+        /// As they are, or as hashes, those that are kept already too [default: say how they are kept]
+        #[arg(value_enum)]
+        how: Option<ArgumentsWord>,
+        /// Which site.
+        #[command(flatten)]
+        site: SiteOptions,
+    },
     /// List the schedulers that you accepted; for an administrator, who accepted which
     ///
     /// Exit codes: 0 there are some; 1 none; 2 an error.
@@ -174,6 +183,15 @@ pub enum SiteCommand {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+}
+
+/// How a site keeps arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ArgumentsWord {
+    /// As they are.
+    Keep,
+    /// As hashes.
+    Hash,
 }
 
 /// The options of `doctor`.

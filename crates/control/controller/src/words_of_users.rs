@@ -1,18 +1,20 @@
-//! The schedulers that users accept: these may have the users' jobs measured, and see what is kept of them. Without a word of a
-//! user none may.
+//! The word of each user about what is theirs: which schedulers may have their jobs measured and see what is kept of them, and
+//! how their programs' arguments are kept. Without a word no scheduler may, and arguments are kept as hashes.
 //!
 //! Next: `measuring` and `kept`, which ask the store for that.
 
-use crate::asked::{Caller, Refusal, Shared, asker, off_thread};
+use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
 use crate::measuring::note;
 use crate::state::Controller;
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use std::time::SystemTime;
 use trimtab_audit::{AskedAs, Request, RequestedAction};
 use trimtab_site::Role;
 use trimtab_site::api::SCHEMA;
+use trimtab_site::jobs::ArgumentsKept;
 use trimtab_site::measured::{Acceptance, Acceptances};
 use trimtab_store::AcceptedScheduler;
 use trimtab_types::notice;
@@ -58,12 +60,33 @@ pub(crate) async fn withdraw(State(controller): Shared, caller: Caller, Path(uid
     .await
 }
 
+/// `GET /v1/arguments`.
+pub(crate) async fn arguments(State(controller): Shared, caller: Caller) -> Result<Json<ArgumentsKept>, Refusal> {
+    let owner = oneself(&caller.role)?;
+    off_thread(move || Ok(Json(ArgumentsKept { kept: controller.store().keeps_arguments(owner)? }))).await
+}
+
+/// `POST /v1/arguments`.
+pub(crate) async fn keep_arguments(State(controller): Shared, caller: Caller, body: Bytes) -> Result<(), Refusal> {
+    let owner = oneself(&caller.role)?;
+    let ArgumentsKept { kept } = read(&body)?;
+    off_thread(move || {
+        let written = write_down(&controller, &caller.role, owner, RequestedAction::Arguments { kept });
+        // Nobody is kept from hiding them; it is told to people.
+        if kept {
+            written?;
+        }
+        Ok(controller.store().keep_arguments(owner, kept)?)
+    })
+    .await
+}
+
 /// The user who speaks for themselves.
 fn oneself(role: &Role) -> Result<u32, Refusal> {
     match role {
         Role::User { uid } | Role::Administrator { uid } => Ok(*uid),
         role => {
-            let why = format!("{role} may not; users accept schedulers for themselves");
+            let why = format!("{role} may not; users speak for themselves");
             Err(Refusal(StatusCode::FORBIDDEN, why))
         }
     }
