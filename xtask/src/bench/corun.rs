@@ -1,42 +1,57 @@
 //! `bench forecast --only pairs`: two specimens share both cores, and `trimtab forecast corun` says when each ends.
 //!
 //! The truth is the median of runs that nobody looks at, taken in turns with the one that is forecast. Errors are shares of the
-//! time from the first job's start, as in ScoPro's tables 7a and 7b.
+//! time from the first job's start, as in ScoPro's tables 7a and 7b. Before jobs meet, each program is profiled by itself. Ranks give
+//! their processor away while they wait, so that no pair only spins against each other.
 //!
 //! Next: `crates/models/corun` for the formulas.
 
 use super::answer::{answer, number};
 use super::attach::{Bench, RANK_COUNT, START_LIMIT};
 use super::record::Record;
-use super::row::Row;
+use super::row::{Row, Verdict};
 use super::runner::Spread;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_specimens::{Launch, Mpi, Running, Variant, build};
 
 /// A job by itself lasts about so long.
-const ALONE_S: f64 = 12.0;
+const ALONE_S: f64 = 5.0;
 /// The second job begins after these shares of that.
-const OFFSETS: [f64; 3] = [0.0, 0.25, 0.5];
+const OFFSETS: [f64; 3] = [0.0, 0.2, 0.4];
 /// Runs that nobody looks at, for each pair and offset.
 const TRUTHS: usize = 5;
-/// Iterations by which the time of one is known.
-const TRIAL_ITERATIONS: u32 = 150;
 /// A job that is looked at by itself, and from the second job's start to the first look.
-const SETTLE: Duration = Duration::from_millis(1500);
+const SETTLE: Duration = Duration::from_millis(1000);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const RUN_LIMIT: Duration = Duration::from_secs(180);
 /// Windows of a pair take so long at most, seconds.
-const WITHIN_S: &str = "5";
+const WITHIN_S: &str = "2";
+/// Runs by itself, for the time that one takes.
+const RUNS_ALONE: usize = 3;
+/// A run that is ended once it was looked at has so many iterations.
+const ENDLESS: u32 = 10_000_000;
+/// The host's scale is looked at so often, until others do not disturb it.
+const SCALES_MAX: usize = 3;
+/// Iterations of a short window.
+const SHORT: &str = "10";
 /// Bars, percent of the time; and points of slowdown.
 const MEDIAN_PERCENT_MAX: f64 = 2.0;
 const BEYOND_SPREAD_PERCENT_MAX: f64 = 5.0;
 const PREDICTED_POINTS_MEDIAN_MAX: f64 = 3.0;
 const PREDICTED_POINTS_MAX: f64 = 8.0;
-const QUICK: (usize, usize, usize) = (2, 1, 3);
+/// Bars on the slowdown from short windows, percent,
+const SHORT_MEDIAN_PERCENT_MAX: f64 = 1.5;
+const SHORT_PERCENT_MAX: f64 = 3.0;
+/// and on the share of programs whose better partner is ranked first.
+const BETTER_SHARE_MIN: f64 = 0.9;
+/// Progress of two pairs that is less than this share apart is as good.
+const AS_GOOD: f64 = 0.02;
+const QUICK: (usize, usize, usize) = (1, 1, 3);
 
 /// A program and its options, by which an iteration takes some milliseconds.
 type Side = (&'static str, &'static [&'static str]);
@@ -55,10 +70,32 @@ struct Known {
     launch: Launch,
     /// The report of a window alone.
     alone: PathBuf,
+    /// Seconds from a run's start to its end, and what of that is no iteration.
+    run_s: f64,
+    start_s: f64,
+    /// Seconds of an iteration in a short window.
+    short_s: f64,
+    /// Why it has no profile.
+    no_profile: Option<String>,
 }
 
 /// When both ended, seconds from the first one's start: the one that ended first, and last.
 type Ends = (f64, f64);
+
+fn in_order(ends: [f64; 2]) -> Ends {
+    (ends[0].min(ends[1]), ends[0].max(ends[1]))
+}
+
+/// A forecast of both ends while they run, and windows then.
+struct Asked {
+    ends: Ends,
+    /// By formula 7, of the one that ends last.
+    if_all_stayed: f64,
+    /// Measured slowdown of each.
+    slowdowns: Vec<f64>,
+    /// The same by short windows.
+    short: [f64; 2],
+}
 
 /// One pair and offset.
 struct Outcome {
@@ -69,37 +106,68 @@ struct Outcome {
     if_all_stayed: f64,
     /// Predicted and measured slowdown of each job.
     slowdowns: Vec<(f64, f64)>,
+    /// The way in which they were predicted.
+    method: String,
+    /// Slowdown of the job that ends first by short windows, and over its whole run; `None`: it was not beside the other all the time.
+    short: Option<(f64, f64)>,
+    programs: [&'static str; 2],
 }
 
 /// Measures all pairs.
 pub fn run(bench: &Bench, record: &mut Record) -> Result<()> {
     let (pairs, offsets, truths) = if bench.quick { QUICK } else { (PAIRS.len(), OFFSETS.len(), TRUTHS) };
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    let mut all: BTreeMap<&'static str, Known> = BTreeMap::new();
+    if let Err(error) = scaled(bench) {
+        failed.push(Row::skipped("pairs: this host's scale of pressure", format!("{error:#}")));
+    }
     for (first, second) in PAIRS.iter().take(pairs) {
-        let pair = known(bench, *first, "a").and_then(|a| Ok((a, known(bench, *second, "b")?)));
-        let (a, b) = match pair {
-            Ok(pair) => pair,
-            Err(error) => {
-                failed.push(Row::skipped(format!("pairs: {} and {}", first.0, second.0), format!("{error:#}")));
-                continue;
+        let mut missing = None;
+        for side in [first, second] {
+            if !all.contains_key(side.0) {
+                eprintln!("  pairs: {} by itself", side.0);
+                match known(bench, *side) {
+                    Ok(known) => drop(all.insert(side.0, known)),
+                    Err(error) => missing = Some(format!("{error:#}")),
+                }
             }
+        }
+        let (Some(a), Some(b)) = (all.get(first.0), all.get(second.0)) else {
+            let why = missing.unwrap_or_else(|| "one of them failed by itself".to_owned());
+            failed.push(Row::skipped(format!("pairs: {} and {}", first.0, second.0), why));
+            continue;
         };
         for offset in OFFSETS.iter().rev().take(offsets) {
             let name = format!("{} and {} after {:.0}%", a.name, b.name, offset * 100.0);
             eprintln!("  pairs: {name}");
-            match outcome(bench, &a, &b, offset * ALONE_S, truths) {
+            match outcome(bench, a, b, offset * ALONE_S, truths) {
                 Ok(found) => outcomes.push(Outcome { name, ..found }),
                 Err(error) => failed.push(Row::skipped(format!("pairs: {name}"), format!("{error:#}"))),
             }
         }
     }
+    let unprofiled = all.values().filter_map(|known| Some((known.name, known.no_profile.clone()?)));
+    failed.extend(unprofiled.map(|(name, why)| Row::skipped(format!("pairs: profile of {name}"), why)));
     record.judge(rows(&outcomes));
     record.judge(failed);
     Ok(())
 }
 
-/// Finds how many iterations last [`ALONE_S`], and measures a window of the job by itself.
-fn known(bench: &Bench, (name, options): Side, letter: &str) -> Result<Known> {
+/// Has probes look at each other, until nobody disturbs them.
+fn scaled(bench: &Bench) -> Result<()> {
+    let words = ["model", "pressure"].map(str::to_owned);
+    let mut found = answer(bench, &words);
+    for _ in 1..SCALES_MAX {
+        if found.is_ok() {
+            break;
+        }
+        found = answer(bench, &words);
+    }
+    found.map(|_| ())
+}
+
+/// Finds how many iterations last [`ALONE_S`], measures windows of the job by itself, and has it profiled.
+fn known(bench: &Bench, (name, options): Side) -> Result<Known> {
     let program = build(name, Some(Mpi::OpenMpi), &Variant::default())?;
     let launch = |iterations: u32| {
         Launch::mpi(Mpi::OpenMpi, RANK_COUNT, &program).args(options).args(["--iterations", &iterations.to_string()])
@@ -109,36 +177,68 @@ fn known(bench: &Bench, (name, options): Side, letter: &str) -> Result<Known> {
         ensure!(launch(iterations).run(RUN_LIMIT)?.status.success(), "{name} failed by itself");
         Ok(begun.elapsed().as_secs_f64())
     };
-    // The difference is free of start and end.
-    let each_s = (spent_s(2 * TRIAL_ITERATIONS)? - spent_s(TRIAL_ITERATIONS)?) / f64::from(TRIAL_ITERATIONS);
-    ensure!(each_s > 0.0, "an iteration of {name} is too short to be timed");
-    let launch = launch((ALONE_S / each_s).ceil() as u32);
-    let alone = bench.folder.join(format!("{letter}.json"));
-    let mut running = launch.start()?;
+    let alone = bench.folder.join(format!("{name}.json"));
+    let mut running = launch(ENDLESS).start()?;
     running.rank_pids(START_LIMIT)?;
     sleep(SETTLE);
-    let words = ["attach".to_owned(), running.pid().to_string()];
-    std::fs::write(&alone, answer(bench, &words)?.to_string()).context("cannot keep a report")?;
-    running.wait(RUN_LIMIT)?;
-    Ok(Known { name, launch, alone })
+    let pid = running.pid().to_string();
+    let asked = |words: &[&str]| {
+        answer(bench, &words.iter().chain([&pid.as_str()]).map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    };
+    // A window is free of a run's start and end.
+    let window = asked(&["attach", "--at-least", "1"])?;
+    std::fs::write(&alone, window.to_string()).context("cannot keep a report")?;
+    let each_s = each(&window)?;
+    let short_s = each(&asked(&["attach", "--iterations", SHORT])?)?;
+    let no_profile = asked(&["model", "pressure", "--yes", "--each", "0.5"]).err().map(|error| format!("{error:#}"));
+    drop(running);
+    let iterations = (ALONE_S / each_s).ceil() as u32;
+    let runs = (0..RUNS_ALONE).map(|_| spent_s(iterations)).collect::<Result<Vec<f64>>>()?;
+    let run_s = Spread::of(runs).context("no run")?.median;
+    let start_s = (run_s - each_s * f64::from(iterations)).max(0.0);
+    Ok(Known { name, launch: launch(iterations), alone, run_s, start_s, short_s, no_profile })
+}
+
+/// Seconds of an iteration in a report.
+fn each(report: &Value) -> Result<f64> {
+    number(report, "/time_per_iteration_s/mean")
 }
 
 fn outcome(bench: &Bench, a: &Known, b: &Known, offset_s: f64, count: usize) -> Result<Outcome> {
-    let mut truths = Vec::new();
-    let mut forecast = None;
+    let mut runs = Vec::new();
+    let mut found = None;
     for turn in 0..count {
-        truths.push(together(a, b, offset_s, |_, _, _| Ok(()))?.0);
+        runs.push(together(a, b, offset_s, |_, _, _| Ok(()))?.0);
         // In the midst of the others, so that a machine that drifts is on neither side.
         if turn == count / 2 {
-            forecast = Some(together(a, b, offset_s, |a, b, begun_unix_s| asked(bench, a, b, begun_unix_s))?.1);
+            let ask = |first: &Running, second: &Running, begun: f64| asked(bench, [a, b], [first, second], begun);
+            found = Some(together(a, b, offset_s, ask)?.1);
         }
     }
-    let (forecast, if_all_stayed, measured) = forecast.context("no run was forecast")?;
+    let found = found.context("no run was forecast")?;
     let words = ["forecast", "corun"].map(str::to_owned).into_iter();
     let files = [a, b].map(|known| known.alone.display().to_string());
-    let predicted = slowdowns(&answer(bench, &words.chain(files).collect::<Vec<_>>())?)?;
-    let slowdowns = predicted.into_iter().zip(measured).collect();
-    Ok(Outcome { name: String::new(), truths, forecast, if_all_stayed, slowdowns })
+    let predicted = answer(bench, &words.chain(files).collect::<Vec<_>>())?;
+    let method = predicted.pointer("/method").and_then(Value::as_str).unwrap_or("?").to_owned();
+    Ok(Outcome {
+        name: String::new(),
+        truths: runs.iter().copied().map(in_order).collect(),
+        forecast: found.ends,
+        if_all_stayed: found.if_all_stayed,
+        slowdowns: slowdowns(&predicted)?.into_iter().zip(found.slowdowns).collect(),
+        method,
+        short: (offset_s <= 0.0).then(|| whole([a, b], &runs)).flatten().map(|(job, whole)| (found.short[job], whole)),
+        programs: [a.name, b.name],
+    })
+}
+
+/// The job that ends first of two that began at once, and its slowdown over its whole run, without what is no iteration.
+fn whole(all: [&Known; 2], runs: &[[f64; 2]]) -> Option<(usize, f64)> {
+    let ends = [0, 1].map(|job| Spread::of(runs.iter().map(|ends| ends[job]).collect()).map(|ends| ends.median));
+    let [first, second] = ends;
+    let job = usize::from(second? < first?);
+    let alone_s = all[job].run_s - all[job].start_s;
+    Some((job, (ends[job]? - all[job].start_s) / alone_s)).filter(|_| alone_s > 0.0)
 }
 
 /// Runs both, and does something once both are at work.
@@ -147,13 +247,14 @@ fn together<T>(
     b: &Known,
     offset_s: f64,
     then: impl FnOnce(&Running, &Running, f64) -> Result<T>,
-) -> Result<(Ends, T)> {
+) -> Result<([f64; 2], T)> {
     let (begun, begun_unix_s) = (Instant::now(), unix_s()?);
     let mut first = a.launch.start()?;
+    // It may end before the other one is at work.
+    first.rank_pids(START_LIMIT)?;
     sleep(Duration::from_secs_f64(offset_s).saturating_sub(begun.elapsed()));
     let mut second = b.launch.start()?;
     second.rank_pids(START_LIMIT)?;
-    first.rank_pids(START_LIMIT)?;
     sleep(SETTLE);
     let found = then(&first, &second, begun_unix_s)?;
     let (mut first_s, mut second_s) = (None, None);
@@ -166,22 +267,24 @@ fn together<T>(
         }
         sleep(LOOK_EVERY);
     }
-    let ends = [first_s, second_s].map(Option::unwrap_or_default);
-    Ok(((ends[0].min(ends[1]), ends[0].max(ends[1])), found))
+    Ok(([first_s, second_s].map(Option::unwrap_or_default), found))
 }
 
 fn unix_s() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs_f64())
 }
 
-/// The forecast of both ends, the last one's by formula 7, and the measured slowdowns.
-fn asked(bench: &Bench, a: &Running, b: &Running, begun_unix_s: f64) -> Result<(Ends, f64, Vec<f64>)> {
+/// The forecast of both, and short windows.
+fn asked(bench: &Bench, known: [&Known; 2], running: [&Running; 2], begun_unix_s: f64) -> Result<Asked> {
     let words = ["forecast", "corun", "--within", WITHIN_S].map(str::to_owned).into_iter();
-    let jobs = [a, b].map(|running| running.pid().to_string());
-    let alone = ["a", "b"].map(|letter| {
-        let file = bench.folder.join(format!("{letter}.json"));
-        format!("--alone={}={}", letter.to_uppercase(), file.display())
-    });
+    let jobs = running.map(|running| running.pid().to_string());
+    let alone = [("A", known[0]), ("B", known[1])];
+    let alone = alone.map(|(letter, known)| format!("--alone={letter}={}", known.alone.display()));
+    let mut short = [0.0; 2];
+    for ((short, pid), known) in short.iter_mut().zip(&jobs).zip(known) {
+        let words = ["attach", "--iterations", SHORT, pid].map(str::to_owned);
+        *short = each(&answer(bench, &words)?)? / known.short_s;
+    }
     let found = answer(bench, &words.chain(jobs).chain(alone).collect::<Vec<_>>())?;
     let since_s = number(&found, "/made_unix_s")? - begun_unix_s;
     let ends = [0, 1].map(|job| end_of(&found, job).map(|end_s| end_s + since_s));
@@ -191,7 +294,7 @@ fn asked(bench: &Bench, a: &Running, b: &Running, begun_unix_s: f64) -> Result<(
         [0, 1].map(|job| number(&found, &format!("/jobs/{job}/end_if_all_stayed_s")).map(|end_s| end_s + since_s));
     let [stayed_first, stayed_second] = stayed;
     let if_all_stayed = stayed_first?.max(stayed_second?);
-    Ok(((first.min(second), first.max(second)), if_all_stayed, slowdowns(&found)?))
+    Ok(Asked { ends: in_order([first, second]), if_all_stayed, slowdowns: slowdowns(&found)?, short })
 }
 
 /// When a job ends, seconds from the forecast.
@@ -238,7 +341,45 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     let what = "pairs: slowdown predicted before they meet, beside the measured one";
     rows.push(Row::median_at_most(format!("{what}, median"), "points", &points, PREDICTED_POINTS_MEDIAN_MAX));
     rows.push(Row::at_most(format!("{what}, each"), "points", &points, PREDICTED_POINTS_MAX));
+    rows.push(better_row(outcomes));
+    let short = outcomes.iter().filter_map(|one| one.short);
+    let off: Vec<f64> = short.map(|(short, whole)| 100.0 * (short / whole - 1.0).abs()).collect();
+    let what = format!("pairs: slowdown from windows of {SHORT} iterations, beside whole runs");
+    rows.push(Row::median_at_most(format!("{what}, median"), "% off", &off, SHORT_MEDIAN_PERCENT_MAX));
+    rows.push(Row::at_most(format!("{what}, each"), "% off", &off, SHORT_PERCENT_MAX));
     rows
+}
+
+/// Progress of a pair together: by what was predicted, and by what was measured, mean over offsets.
+fn progress(outcomes: &[Outcome], pair: [&str; 2], of: fn(&(f64, f64)) -> f64) -> f64 {
+    let all = outcomes.iter().filter(|one| one.programs == pair);
+    let each: Vec<f64> = all.map(|one| one.slowdowns.iter().map(|both| of(both).recip()).sum()).collect();
+    each.iter().sum::<f64>() / each.len().max(1) as f64
+}
+
+/// How often of two partners of a program the one is ranked first that is it, or as good.
+fn better_row(outcomes: &[Outcome]) -> Row {
+    let mut pairs: Vec<[&str; 2]> = outcomes.iter().map(|one| one.programs).collect();
+    pairs.dedup();
+    let (mut right, mut asked) = (0, 0);
+    for (place, one) in pairs.iter().enumerate() {
+        for other in &pairs[place + 1..] {
+            if !one.iter().any(|name| other.contains(name)) {
+                continue;
+            }
+            let by = |of: fn(&(f64, f64)) -> f64| progress(outcomes, *one, of) / progress(outcomes, *other, of);
+            let (predicted, measured) = (by(|both| both.0), by(|both| both.1));
+            asked += 1;
+            right += usize::from((predicted > 1.0) == (measured > 1.0) || (measured - 1.0).abs() < AS_GOOD);
+        }
+    }
+    Row {
+        what: "pairs: the better partner is ranked first".to_owned(),
+        measured: format!("{right} of {asked}"),
+        bar: "9 of 10".to_owned(),
+        verdict: Verdict::of(asked > 0 && right as f64 >= BETTER_SHARE_MIN * asked as f64),
+        figures: json!({ "right": right, "asked": asked, "as_good_share": AS_GOOD }),
+    }
 }
 
 fn figures(outcomes: &[Outcome]) -> Value {
@@ -249,6 +390,8 @@ fn figures(outcomes: &[Outcome]) -> Value {
             "forecast_s": one.forecast,
             "if_all_stayed_s": one.if_all_stayed,
             "slowdowns_predicted_measured": one.slowdowns,
+            "predicted": one.method,
+            "slowdown_short_whole": one.short,
         })
     };
     outcomes.iter().map(one).collect()
