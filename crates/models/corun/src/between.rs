@@ -60,6 +60,13 @@ impl Between {
         }
     }
 
+    /// The same value, with an interval that reaches to that of another one.
+    pub fn reaching(self, other: Between) -> Between {
+        let ends = |one: Between| one.ends.unwrap_or((one.value, one.value));
+        let (own, others) = (ends(self), ends(other));
+        Between { value: self.value, ends: Some((own.0.min(others.0), own.1.max(others.1))) }
+    }
+
     /// So much later.
     pub fn after(self, seconds: f64) -> Between {
         Between {

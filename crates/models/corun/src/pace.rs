@@ -103,7 +103,9 @@ impl<'a> Paces<'a> {
         match (shared, self.pressed(job, there)) {
             (None, None) => Some(by_processors),
             (shared, pressed) => {
-                let found = shared.unwrap_or(by_processors);
+                // Ranks that give their processor away while they wait lose it to a probe, which never does, many times as long as to
+                // a program that does so too: the answer to the probe is how far it may go.
+                let found = shared.map_or(by_processors, |shared| by_processors.reaching(shared));
                 Some(by_another(pressed.map_or(found, |pressed| found.and(pressed))))
             }
         }

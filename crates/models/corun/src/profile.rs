@@ -164,10 +164,10 @@ impl Profile {
         }
     }
 
-    /// Its slowdown by others on its processors, where formula 2 says `by_formula`, and said `expected` at each point of its curve.
+    /// Its slowdown by probes on its processors, where formula 2 says `by_formula`, and said `expected` at each point of its curve.
     pub fn sharing_at(&self, by_formula: f64, expected: &[f64]) -> Option<Between> {
         let curve = self.sharing.as_ref()?;
-        // Where formula 2 sees no difference there is nothing to correct.
+        // Where formula 2 sees no difference the probe was no burden.
         if expected.len() != curve.points.len() || expected.iter().all(|factor| *factor <= 1.0 + 1e-6) {
             return None;
         }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn formula_2_is_corrected_by_the_answer_to_a_probe() {
+    fn the_answer_to_a_probe_is_found_at_what_formula_2_says() {
         let own = Profile { sharing: Some(curve(&[(0.5, 1.6), (1.0, 2.4)])), ..profile(None, None) };
         let at = |by_formula: f64| own.sharing_at(by_formula, &[1.5, 2.0]).unwrap().value;
         assert!((at(1.0) - 1.0).abs() < 1e-12 && (at(1.5) - 1.6).abs() < 1e-12 && (at(1.75) - 2.0).abs() < 1e-12);
