@@ -6,6 +6,7 @@
 //! Next: `windows` for whose a window is, `trimtab-store` for how it is kept.
 
 use crate::asked::{Caller, Refusal, Shared, asker, off_thread, person, read};
+use crate::counts::WindowCount;
 use crate::state::Controller;
 use crate::waits::may_see;
 use axum::Json;
@@ -119,6 +120,7 @@ pub(crate) fn keep_filing(controller: &Controller, owner: u32, filing: Filing) -
         return Err(bad("this report has another shape than this controller's: run the same version on both"));
     }
     let (job, window) = controller.store().file(owner, &key, &report, ROOM)?;
+    controller.counts.window(WindowCount::Kept);
     Ok(Filed { job: job.to_string(), window })
 }
 

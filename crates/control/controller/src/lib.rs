@@ -12,6 +12,7 @@
 //!   `measurements` for how they stand, `words_of_users` for who may ask for them.
 //! - `foresight`: forecasts from what the site keeps.
 //! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
+//! - `metrics`: what Prometheus asks for; `counts` for what is counted.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
 //! - `table`: all requests with their words, of which `openapi` makes docs/openapi.json.
 //! - [`routes`]: requests about the tree and windows; `listener` lets nobody near it who has no certificate, `live` and `revoking` end who had one.
@@ -21,6 +22,7 @@
 
 mod asked;
 mod calls;
+mod counts;
 mod error;
 mod foreknown;
 mod foresight;
@@ -30,6 +32,7 @@ mod listener;
 mod live;
 mod measurements;
 mod measuring;
+mod metrics;
 mod openapi;
 pub mod places;
 mod probes;
@@ -60,6 +63,7 @@ pub use routes::own_version;
 pub use state::Controller;
 pub use table::openapi;
 
+use counts::Counts;
 use foreknown::Foresight;
 use listener::Peer;
 use live::Live;
@@ -119,6 +123,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         probes: Mutex::default(),
         foresight: Foresight::new(machine),
         measurements: Mutex::default(),
+        counts: Counts::default(),
         audit,
         store_turn: Semaphore::new(1),
         nodes,

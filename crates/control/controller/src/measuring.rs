@@ -7,6 +7,7 @@
 //! Next: `leads` for how it goes; `measurements` for how it stands.
 
 use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
+use crate::counts::WindowCount;
 use crate::foreknown::{NoJob, RunningJob};
 use crate::leads::lead;
 use crate::measurements::{Full, GOING_EACH_MAX, GOING_MAX};
@@ -158,6 +159,7 @@ impl Asking<'_> {
 
     /// Writes a refusal down.
     fn refused(&self, allowed: Option<&Allowed>, why: NoWindow) -> NoWindow {
+        self.controller.counts.window(WindowCount::Refused);
         let role = allowed.map_or(AskedAs::Nobody, |allowed| allowed.role);
         let what = RequestedAction::Refused { reason: why.to_string() };
         let request = Request { owner: allowed.map(|allowed| allowed.job.owner), ..self.request(role, what) };

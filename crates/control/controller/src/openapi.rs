@@ -80,7 +80,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         REFUSALS.iter().map(|(status, _)| ((*status).to_owned(), refused(status))).collect();
     let mut said = json!({ "description": route.says });
     if let Some(schema) = answered {
-        said["content"] = json!({ "application/json": { "schema": schema } });
+        let kind = if route.is_text { "text/plain" } else { "application/json" };
+        said["content"] = json!({ kind: { "schema": schema } });
     }
     responses.insert("200".to_owned(), said);
     let mut operation = json!({
@@ -106,8 +107,12 @@ fn refusal_name(status: &str) -> String {
 
 /// The method and the path's words, as a name for a function.
 fn name_of(route: &Route) -> String {
-    let words =
-        route.path.trim_start_matches("/v1/").split('/').map(|word| word.trim_matches(['{', '}']).replace('.', "_"));
+    let words = route
+        .path
+        .trim_start_matches("/v1")
+        .trim_start_matches('/')
+        .split('/')
+        .map(|word| word.trim_matches(['{', '}']).replace('.', "_"));
     std::iter::once(route.method.to_owned()).chain(words).collect::<Vec<_>>().join("_")
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Route {
     pub(crate) says: &'static str,
     pub(crate) asked: Option<Described>,
     pub(crate) answer: Option<Described>,
+    /// The answer is text.
+    pub(crate) is_text: bool,
     pub(crate) example: Option<Value>,
     pub(crate) handler: MethodRouter<Arc<Controller>>,
 }
@@ -32,7 +34,7 @@ impl Route {
         says: &'static str,
         handler: MethodRouter<Arc<Controller>>,
     ) -> Route {
-        Route { method, path, may, says, asked: None, answer: None, example: None, handler }
+        Route { method, path, may, says, asked: None, answer: None, is_text: false, example: None, handler }
     }
 
     pub(crate) fn asks<T: JsonSchema>(self) -> Route {
@@ -45,6 +47,11 @@ impl Route {
 
     pub(crate) fn answers_report(self) -> Route {
         Route { answer: Some(|_| json_schema!({ "$ref": "report.schema.json" })), ..self }
+    }
+
+    /// Text in place of JSON.
+    pub(crate) fn answers_text(self) -> Route {
+        Route { is_text: true, answer: Some(|_| json_schema!({ "type": "string" })), ..self }
     }
 
     /// A question that a test puts to a controller.

@@ -5,6 +5,7 @@
 //! Next: `table` for all requests, `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
 use crate::asked::{Caller, Refusal, Shared, agent, off_thread, person, read};
+use crate::counts::WindowCount;
 use crate::places::AgentPlace;
 use crate::state::Controller;
 use crate::windows::{Denied, Windows};
@@ -125,7 +126,9 @@ pub(crate) fn begin_window(
             found.iter().filter_map(|(_, found)| Some(RankSet::one(Rank(found.as_ref()?.0)))).collect();
         let hosts = found.into_iter().filter_map(|(name, found)| Some((name, found?.1)));
         let hosts: BTreeMap<String, String> = hosts.collect();
-        (begin(&mut state.windows, wanted, hosts)?, missing, RankSet::union_of(&ranks))
+        let begun = begin(&mut state.windows, wanted, hosts);
+        controller.counts.window(if begun.is_ok() { WindowCount::Begun } else { WindowCount::Refused });
+        (begun?, missing, RankSet::union_of(&ranks))
     };
     controller.root().notify(&Notice::Window(id), ranks)?;
     Ok(Begun { id, missing })
@@ -165,7 +168,10 @@ pub(crate) async fn outcome(
     if let Some(why) = &refused {
         notice(&format!("window {id} is refused on {host}: {why}"));
     }
-    Ok(controller.state().windows.outcome(id, host, refused.map_or(Ok(owner), Err))?)
+    let what = if refused.is_some() { WindowCount::RefusedByNode } else { WindowCount::Started };
+    controller.state().windows.outcome(id, host, refused.map_or(Ok(owner), Err))?;
+    controller.counts.window(what);
+    Ok(())
 }
 
 /// The version that controller and agents must have in common.

@@ -2,6 +2,7 @@
 //!
 //! Next: `asked` for how a request reaches it.
 
+use crate::counts::Counts;
 use crate::foreknown::Foresight;
 use crate::measurements::Measurements;
 use crate::places::Places;
@@ -30,6 +31,8 @@ pub struct Controller {
     pub(crate) foresight: Foresight,
     /// Windows that the controller itself has measured.
     pub(crate) measurements: Mutex<Measurements>,
+    /// Counts for whoever watches the site.
+    pub(crate) counts: Counts,
     /// The log of what was asked of it.
     pub(crate) audit: PathBuf,
     /// Long reports are taken in one at a time.

@@ -4,13 +4,15 @@
 //! Next: `route` for one of them; `openapi`, which writes all down.
 
 use crate::asked::{Caller, Refusal, asker};
+use crate::metrics::count_forecasts;
 use crate::openapi::document;
 use crate::route::{Route, deleting, getting, posting};
 use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
 use crate::state::Controller;
-use crate::{calls, foresight, kept, measuring, weather, words_of_users};
+use crate::{calls, foresight, kept, measuring, metrics, weather, words_of_users};
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub(crate) fn routes(controller: Arc<Controller>) -> Router {
     let all = table().into_iter();
     all.fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(nothing)
+        .layer(from_fn_with_state(controller.clone(), count_forecasts))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(controller)
 }
@@ -64,6 +67,8 @@ pub(crate) fn table() -> Vec<Route> {
 fn site() -> Vec<Route> {
     vec![
         getting("/v1/openapi.json", ASKERS, "This description.", show),
+        getting("/metrics", ASKERS, "What the site does, in the text format of Prometheus.", metrics::show)
+            .answers_text(),
         getting("/v1/tree", PEOPLE, "The tree of agents, asked at that moment.", tree).answers::<Tree>(),
         posting("/v1/agents", AGENTS, "An agent reports for duty.", enrol).asks::<Enrol>().answers::<Placed>(),
         getting("/v1/revoked", AGENTS, "The signed list of revoked certificates.", revoked).answers::<RevokedList>(),

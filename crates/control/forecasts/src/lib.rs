@@ -12,6 +12,7 @@ mod corun_jobs;
 mod error;
 mod job;
 mod jobs_together;
+mod judged;
 mod looks;
 mod models;
 mod profiles;
@@ -26,9 +27,11 @@ pub use jobs_together::{
     Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, PartnerAnswer, Quantity, alone_stored,
     corun, letter_of, not_modelled, profile_line,
 };
+pub use judged::{end_of, outcome};
 pub use looks::{LOOKS_OF_JOB_MAX, looks};
 pub use models::{Content, MODEL_VERSION, Named, all_models, models_of, named_model, stray_words, time_words};
 pub use profiles::{PROFILE_VERSION, ProfileKept, pressured, profile_kept};
 pub use questions::{CorunAsked, Given, GivenAlone, JobAsked, ModelNamed, QueueAsked, SizeAsked};
 pub use queue::{NoWait, Past, QueueAnswer, QueueMade, QueueQuestion};
 pub use sizes::{Asked, Host, SizeAnswer, SizeMade, known_host};
+pub use trimtab_progress::{ByMethod, Outcome, by_method};

@@ -75,6 +75,15 @@ impl Client {
         self.ask(Method::GET, path, Vec::new(), ANSWER_MAX)
     }
 
+    /// Asks for something that is text.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn text(&self, path: &str) -> Result<String, SiteError> {
+        let (_, answer) = self.bytes(Method::GET, path, Vec::new(), ANSWER_MAX)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
     /// Gives something, for an answer.
     ///
     /// # Errors
@@ -106,17 +115,28 @@ impl Client {
         body: Vec<u8>,
         time_max: Duration,
     ) -> Result<A, SiteError> {
+        let (address, answer) = self.bytes(method, path, body, time_max)?;
+        let broken = |error: serde_json::Error| SiteError::Broken {
+            address: address.to_string(),
+            what: format!("{error}; does it run the same version?"),
+        };
+        serde_json::from_slice(&answer).map_err(broken)
+    }
+
+    fn bytes(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        time_max: Duration,
+    ) -> Result<(SocketAddr, Bytes), SiteError> {
         let address = self.address()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer = runtime.block_on(async {
             let asked = tokio::time::timeout(time_max, self.exchange(address, method, path, body)).await;
             asked.unwrap_or_else(|_| Err(SiteError::Slow { address: address.to_string(), seconds: time_max.as_secs() }))
         })?;
-        let broken = |error: serde_json::Error| SiteError::Broken {
-            address: address.to_string(),
-            what: format!("{error}; does it run the same version?"),
-        };
-        serde_json::from_slice(&answer).map_err(broken)
+        Ok((address, answer))
     }
 
     async fn exchange(

@@ -9,7 +9,7 @@
 use crate::hidden::hidden;
 use crate::store::{name_job, write_job};
 use crate::{Error, JobId, JobSummary, Store};
-use rusqlite::{Transaction, params};
+use rusqlite::{Row, Transaction, params};
 use trimtab_types::report::Report;
 
 /// The room that one owner's windows may take.
@@ -69,6 +69,17 @@ impl Store {
                             max(windows.number) FROM windows WHERE windows.job = jobs.number) DESC NULLS LAST, \
                             jobs.number DESC LIMIT ?2";
         self.jobs_where(newest_first, params![owner, count_max])
+    }
+
+    /// How many jobs there are, and how many windows.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn counts(&self) -> Result<(u64, u64), Error> {
+        let sql = "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM windows)";
+        let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let (jobs, windows) = self.rows("counting jobs", sql, [], read)?.pop().unwrap_or_default();
+        Ok((jobs.cast_unsigned(), windows.cast_unsigned()))
     }
 
     /// The job that is called exactly this.

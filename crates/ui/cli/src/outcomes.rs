@@ -9,14 +9,12 @@ use crate::output::{self, time};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trimtab_engine::progress::{ByMethod, Outcome, by_method};
+use trimtab_controller::forecasts::{ByMethod, Outcome, by_method, end_of, outcome};
 use trimtab_engine::{Engine, KnownJob, KnownProcess, Life, Nobody, own};
 use trimtab_store::{ForecastOfRun, History, Process, Run, RunEnd};
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;
-/// A forecast is judged if the end of its run is known to within this share of the run.
-const END_KNOWN: f64 = 0.02;
 
 /// Looks at every run that was not seen to end, and notes whether it has. Slurm is asked only if `may_ask`.
 pub fn fill(engine: &Engine<'_>, kept: &Kept, may_ask: bool) -> anyhow::Result<()> {
@@ -93,25 +91,6 @@ pub fn list(store: Option<&Path>, json: Option<&PathBuf>) -> anyhow::Result<u8> 
         }
     }
     Ok(if outcomes.is_empty() && kinds.is_empty() { PARTIAL } else { DONE })
-}
-
-/// The length of the run of a forecast, and its end, if that is known well enough.
-fn end_of(one: &ForecastOfRun) -> Option<(f64, f64)> {
-    let begun = one.forecast.made_unix_s - one.forecast.elapsed_s;
-    let ended = one.run.ended?;
-    let end = ended.within(END_KNOWN, ended.after_unix_s - begun)?;
-    (end > begun).then_some((end - begun, end))
-}
-
-fn outcome(one: &ForecastOfRun) -> Option<Outcome> {
-    let (run_s, end) = end_of(one)?;
-    let forecast = &one.forecast;
-    Some(Outcome {
-        method: forecast.method.clone(),
-        error: forecast.end_unix_s.map(|said| (said - end) / run_s),
-        held: (forecast.lower_unix_s..=forecast.upper_unix_s).contains(&end),
-        held_late: end <= forecast.late_unix_s,
-    })
 }
 
 fn as_json(all: &[ForecastOfRun], methods: &[ByMethod]) -> Value {

@@ -8,6 +8,7 @@ mod forecasts;
 mod history;
 mod jobs;
 mod measuring;
+mod metrics;
 mod openapi;
 mod revoked;
 #[path = "../../../../ui/cli/tests/common_scopro/mod.rs"]
