@@ -28,6 +28,17 @@ pub enum PressError {
         /// How far.
         percent: f64,
     },
+    /// Others were at work beside the job, so that none of its windows is without pressure.
+    #[error(
+        "{who} took {busy:.2} of this host's processors while no probe pressed: the job's answer to pressure can't be told from that to \
+         others, and nothing was kept; try again when they have ended"
+    )]
+    Beside {
+        /// The busiest of them.
+        who: String,
+        /// All of them together, in processors.
+        busy: f64,
+    },
     /// The user ended it.
     #[error("interrupted: the probes have ended, and nothing was kept")]
     Interrupted,

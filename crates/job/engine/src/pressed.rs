@@ -34,6 +34,8 @@ const GAUGE: Duration = Duration::from_millis(600);
 const DISTURBED: f64 = 1.15;
 /// A window under pressure may last so many times as long as was asked for.
 const LONGER: f64 = 8.0;
+/// Others that take so much of a processor press by themselves.
+const BUSY_MAX: f64 = 0.1;
 /// How long nobody looks whether the user has ended it.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -357,7 +359,10 @@ impl PressRun<'_> {
         if self.engine.listener.is_interrupted() {
             return Err(PressError::Interrupted);
         }
-        self.pace(&measured.report)
+        match others_at_work(&measured.report).filter(|_| step == Step::Alone) {
+            Some((who, busy)) => Err(PressError::Beside { who, busy }),
+            None => self.pace(&measured.report),
+        }
     }
 
     fn pace(&self, report: &Report) -> Result<Between, PressError> {
@@ -427,6 +432,16 @@ impl PressRun<'_> {
         said.push("network and I/O were not probed".to_owned());
         said
     }
+}
+
+/// The busiest of those who share the job's machine, and how many processors all of them took; `None`: they hardly took any.
+fn others_at_work(report: &Report) -> Option<(String, f64)> {
+    let all = report.nodes.iter().flat_map(|node| &node.neighbours);
+    let mut busy: Vec<(f64, &str)> = all.filter_map(|one| Some((one.busy_processors?, one.program.as_str()))).collect();
+    busy.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let taken: f64 = busy.iter().map(|(processors, _)| processors).sum();
+    let (_, who) = busy.first().filter(|_| taken > BUSY_MAX)?;
+    Some(((*who).to_owned(), taken))
 }
 
 /// One figure of some, each with its own interval: the wider of what the intervals and what the spread say.
