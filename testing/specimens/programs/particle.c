@@ -8,6 +8,7 @@
  *   --nonblocking   Isend/Irecv/Waitall instead of blocking pairs of Send and Recv
  *   --sendrecv      Sendrecv instead
  *   --imbalance     the upper half of the ranks does its work twice
+ *   --sleep-us N    sleeps in every iteration (0), so that a small machine has room for others
  *   --mark          calls measuremark(iteration) once per iteration
  *   --tag-iteration the tag of every message is iteration % 16384
  */
@@ -138,6 +139,7 @@ int main(int argc, char **argv) {
     size = (int)option(argc, argv, "--size", 512);
     bool nonblocking = flag(argc, argv, "--nonblocking"), sendrecv = flag(argc, argv, "--sendrecv");
     bool tagged = flag(argc, argv, "--tag-iteration");
+    long sleep_us = option(argc, argv, "--sleep-us", 0);
 
     int ranks, rank, dims[2] = {0, 0}, periods[2] = {0, 0};
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -166,6 +168,7 @@ int main(int argc, char **argv) {
         else
             exchange_blocking(tag);
         for (int i = 0; i < repeats; i++) smooth();
+        if (sleep_us > 0) usleep((useconds_t)sleep_us);
         double *swap = field;
         field = smoothed;
         smoothed = swap;

@@ -357,7 +357,7 @@ fn a_program_that_ends_before_its_loop_is_found() {
     let _alone = alone();
     for mpi in Mpi::ALL {
         let name = format!("ends early, {}", mpi.name());
-        let (home, job) = (Home::new(), Job::start(&specimen("steady", mpi, "--iterations 3 --sleep-us 900000")));
+        let (home, job) = (Home::new(), Job::start(&specimen("steady", mpi, "--iterations 3 --sleep-us 1500000")));
         let outcome = home.run(&["attach", "--json", "-", &job.launcher()]);
         assert_eq!(outcome.code(), 1, "{name}: {outcome:?}");
         let report: Report =

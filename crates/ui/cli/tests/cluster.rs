@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use trimtab_specimens::{TextSnapshot, has_worked, skip, threads_running};
+use trimtab_specimens::{ENDLESS, TextSnapshot, has_worked, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::{Estimate, FunctionGroup, FunctionTotal, NeighbourKind, Report};
 
@@ -27,7 +27,7 @@ fn jobs_of_several_nodes() {
     let testbed = Testbed::up(Path::new(env!("CARGO_TARGET_TMPDIR")), NODES).expect("nodes come up");
     let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
     let cluster = Cluster { testbed: &testbed, slurm: &slurm };
-    let job = cluster.start("particle", &["--iterations", "100000000"]);
+    let job = cluster.start("particle", &ENDLESS);
     a_window_is_of_all_ranks(&cluster, &job);
     a_window_is_of_chosen_ranks(&cluster, &job);
     a_large_jobs_window_is_summed_on_the_way(&cluster, &job);
@@ -268,7 +268,7 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     let other = cluster.folder("stripped");
     let stripped = Command::new("strip").arg("-o").args([&other, &program]).status().expect("strip runs");
     assert!(stripped.success());
-    let options = "--iterations 100000000";
+    let options = ENDLESS.join(" ");
     let lines = format!("0-2 '{}' {options}\n3 '{}' {options}\n", program.display(), other.display());
     fs::write(&plan, lines).expect("a plan");
     let ended = cluster.slurm.command("scancel").args(["--full", "--user=root"]).output().expect("scancel runs");

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, skip, threads_running};
+use trimtab_specimens::{ENDLESS, Mpi, TextSnapshot, Variant, build, has_worked, skip, threads_running};
 use trimtab_testbed::{Ssh, Testbed};
 use trimtab_types::report::{EventKind, Report};
 
@@ -299,7 +299,7 @@ impl Hosts<'_> {
         let words = self.launch(mpi, program);
         let before = on_nodes(program);
         let mut command = self.testbed.on(FIRST, &words[0]);
-        command.args(&words[1..]).args(["--iterations", "100000000"]).envs(ROOT).envs(NETWORK);
+        command.args(&words[1..]).args(ENDLESS).envs(ROOT).envs(NETWORK);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut launcher = command.spawn().expect("it starts");
         let new = || on_nodes(program).into_iter().filter(|pid| !before.contains(pid)).collect::<Vec<i32>>();

@@ -10,15 +10,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use trimtab_specimens::skip;
+use trimtab_specimens::{ENDLESS, skip};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
 
 const NODES: usize = 3;
 /// Counts in each process by itself.
 const OWN: &str = "process int own; entry MPI_* { own = own + 1 }";
-/// Iterations that no test waits for.
-const ENDLESS: &[&str] = &["--iterations", "100000000"];
 
 #[test]
 fn all_commands_on_jobs_of_several_nodes() {
@@ -31,7 +29,7 @@ fn all_commands_on_jobs_of_several_nodes() {
     a_job_is_launched_and_measured(&cluster);
     a_job_that_ends_in_its_window_is_reported(&cluster);
     a_package_measures_itself_on_all_nodes(&cluster);
-    let job = cluster.start("particle", ENDLESS);
+    let job = cluster.start("particle", &ENDLESS);
     a_job_is_found_from_srun_and_from_a_rank(&cluster, &job);
     the_end_of_a_job_is_forecast(&cluster, &job);
     what_a_script_counts_is_of_the_whole_job(&cluster, &job);
@@ -123,7 +121,7 @@ fn a_package_measures_itself_on_all_nodes(cluster: &Cluster<'_>) {
     let output =
         pack.arg(&program).arg("-o").arg(&package).args(["--", "--iterations", "5"]).output().expect("it runs");
     assert!(output.status.success(), "{:?}", texts(&output));
-    let mut srun = cluster.srun(&package, &[], ENDLESS);
+    let mut srun = cluster.srun(&package, &[], &ENDLESS);
     srun.env("SLURM_WORKING_DIR", cluster.testbed.folder());
     for (variable, folder) in [("XDG_DATA_HOME", "data"), ("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")] {
         srun.env(variable, cluster.folder(folder));

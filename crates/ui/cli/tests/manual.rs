@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use trimtab_specimens::{Launch, Mpi, TextSnapshot, has_worked, skip, threads_running};
+use trimtab_specimens::{ENDLESS, Launch, Mpi, TextSnapshot, has_worked, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 
 #[test]
@@ -164,7 +164,7 @@ impl Site<'_> {
     /// A job of ann's, from her own `srun`.
     fn start_job(&self) -> Job {
         let program = specimen("particle");
-        let script = format!("exec srun -N{NODES} '{}' --iterations 100000000", program.display());
+        let script = format!("exec srun -N{NODES} '{}' {}", program.display(), ENDLESS.join(" "));
         self.cluster.at_work(&program, || {
             let log = fs::File::create(self.cluster.folder("srun.log")).expect("a log");
             let mut srun = self.shell(0, Who::Ann, &script);

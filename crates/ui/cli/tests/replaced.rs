@@ -13,7 +13,9 @@ use common::{Home, LIMIT, RANKS, alone, cpu_ticks};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use trimtab_specimens::{Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running, wait_for};
+use trimtab_specimens::{
+    ENDLESS, Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running, wait_for,
+};
 
 #[test]
 fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
@@ -22,7 +24,7 @@ fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
         let home = Home::new();
         let (program, copy) = (build("particle", Some(mpi), &Variant::default()).expect("it builds"), home.path("app"));
         fs::copy(&program, &copy).expect("a copy");
-        let mut job = Launch::mpi(mpi, RANKS, &copy).args(["--iterations", "100000000"]).start().expect("it starts");
+        let mut job = Launch::mpi(mpi, RANKS, &copy).args(ENDLESS).start().expect("it starts");
         let pids = job.rank_pids(LIMIT).expect("the ranks start");
         wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
         fs::remove_file(&copy).expect("it is there");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use trimtab_controller::Authority;
-use trimtab_specimens::skip;
+use trimtab_specimens::{ENDLESS, skip};
 use trimtab_testbed::{Slurm, Testbed};
 
 const NODES: usize = 4;
@@ -36,7 +36,7 @@ fn standing_agents_keep_together_and_measure() {
     a_controller_that_comes_back_finds_its_agents(&mut site);
     let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), "--chdir=/".to_owned()];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let job = cluster.start_as(&words, "particle", &["--iterations", "100000000"]);
+    let job = cluster.start_as(&words, "particle", &ENDLESS);
     a_job_is_measured_through_the_site_s_agents(&site, &job);
     what_was_measured_is_kept_for_its_owner(&site);
     a_controller_that_dies_during_a_window_takes_nothing_with_it(&mut site, &job);

@@ -18,7 +18,7 @@ use common_truth::{check_functions, check_links};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, groundtruth, skip, threads_running, truths_of};
+use trimtab_specimens::{ENDLESS, Mpi, TextSnapshot, Variant, build, groundtruth, skip, threads_running, truths_of};
 use trimtab_testbed::{Settings, Slurm, Testbed};
 use trimtab_types::report::{FromFirstCall, Report};
 
@@ -126,7 +126,7 @@ fn who_is_late_is_named(site: &Site<'_>) {
 
 /// A program that was there before the agents: each rank is named.
 fn who_is_behind_already_is_named(site: &Site<'_>) {
-    let batch = Batch::new(site, Mpi::OpenMpi, 2, ("particle", "--iterations 100000000"));
+    let batch = Batch::new(site, Mpi::OpenMpi, 2, ("particle", &ENDLESS.join(" ")));
     batch.go();
     wait_for("ranks are at work", || {
         let pids = on_nodes(&batch.program);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, skip, threads_running};
+use trimtab_specimens::{ENDLESS, Mpi, TextSnapshot, Variant, build, skip, threads_running};
 use trimtab_testbed::{Settings, Slurm, Testbed};
 use trimtab_types::report::Report;
 
@@ -85,7 +85,7 @@ fn two_jobs_of_one_program_are_told_apart() {
 fn tasks_of_arrays_and_requeued_jobs_are_told_apart() {
     let settings = |_: &Testbed| Settings { requeues_soon: true, ..Settings::default() };
     on_nodes("tasks_of_arrays_and_requeued_jobs_are_told_apart", 1, &settings, |site| {
-        let script = format!("srun --mpi=pmi2 '{}' --iterations 100000000", particle(Mpi::Mpich).display());
+        let script = format!("srun --mpi=pmi2 '{}' {}", particle(Mpi::Mpich).display(), ENDLESS.join(" "));
         let words = ["--parsable", "--requeue", "--ntasks=1", "--array=1-2", "--output=/dev/null", "--wrap", &script];
         let id = site.said("sbatch", &words);
         let tasks = [format!("{id}_1"), format!("{id}_2")];
@@ -320,7 +320,7 @@ impl Site<'_> {
         let mut srun = self.slurm.command_on(NODE, "srun");
         srun.args(options).env("OMPI_MCA_mpi_yield_when_idle", "1");
         srun.arg("-n").arg(ranks.to_string()).arg(format!("--mpi={plugin}")).arg(program);
-        srun.args(["--iterations", "100000000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        srun.args(ENDLESS).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         srun
     }
 
