@@ -11,6 +11,8 @@ use trimtab_types::calendar::seconds_since_1970;
 
 /// Seconds of a day.
 const DAY_S: f64 = 86_400.0;
+/// Values are no larger than this on either side of 0: their squares, which forecasters add up, still are numbers.
+pub(crate) const LARGEST: f64 = 1e100;
 /// Lines that are read; more is no series that somebody looks at.
 const LINES_MAX: usize = 20_000_000;
 
@@ -36,8 +38,8 @@ pub enum SeriesError {
         /// The time as it stands there.
         text: String,
     },
-    /// A value that is none.
-    #[error("line {line}: `{text}` is no finite number")]
+    /// A value that is none, or beyond [`LARGEST`].
+    #[error("line {line}: `{text}` is no finite number, or one beyond 1e100")]
     Value {
         /// The line, from 1.
         line: usize,
@@ -128,7 +130,7 @@ fn read_line(line: usize, text: &str) -> Result<(f64, f64), SeriesError> {
     let time_s =
         seconds_since_1970(time).ok_or_else(|| SeriesError::Time { line, text: time.chars().take(60).collect() })?;
     match value.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok((time_s, value)),
+        Ok(value) if value.abs() <= LARGEST => Ok((time_s, value)),
         _ => Err(SeriesError::Value { line, text: value.chars().take(60).collect() }),
     }
 }
@@ -150,6 +152,7 @@ mod tests {
             ("1,2\nyesterday,3\n", SeriesError::Time { line: 2, text: text("yesterday") }),
             ("1,NaN\n", SeriesError::Value { line: 1, text: text("NaN") }),
             ("1,2\n2,inf\n", SeriesError::Value { line: 2, text: text("inf") }),
+            ("1,2\n2,-1e101\n", SeriesError::Value { line: 2, text: text("-1e101") }),
             ("1,2\n2,\n", SeriesError::Value { line: 2, text: text("") }),
             ("1,2\n9,3\n5.5,3\n", SeriesError::Backwards { line: 3, seconds: 4 }),
         ] {

@@ -8,6 +8,7 @@ use crate::backtest::INTERVAL_SHARE;
 use crate::forecasters::Forecasters;
 use crate::interval::Interval;
 use crate::mixture::Mixture;
+use crate::series::LARGEST;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -63,7 +64,7 @@ pub enum NotSoon {
         ahead_s: f64,
     },
     /// A value that is none.
-    #[error("the series holds a value or a time that is no finite number, or times that go back")]
+    #[error("the series holds a value or a time that is no finite number or beyond 1e100, or times that go back")]
     Damaged,
 }
 
@@ -73,7 +74,7 @@ pub enum NotSoon {
 /// [`NotSoon`].
 pub fn soon(times_s: &[f64], values: &[f64], now_s: f64, bounds: (f64, f64)) -> Result<Soon, NotSoon> {
     let is_sound = times_s.len() == values.len()
-        && times_s.iter().chain(values).all(|number| number.is_finite())
+        && times_s.iter().chain(values).all(|number| number.abs() <= LARGEST)
         && times_s.is_sorted();
     if !is_sound {
         return Err(NotSoon::Damaged);
