@@ -20,7 +20,7 @@ use trimtab_corun::{Between, Curve, Felt, Place, Point, Profile};
 use trimtab_measure::Length;
 use trimtab_sensors::{Pressed, PressureOrder, last_cache_bytes, pressure_bytes};
 use trimtab_track::Job;
-use trimtab_types::report::Report;
+use trimtab_types::report::{NodeShare, Report};
 
 /// The levels at which a probe presses, and the shares of each processor that one wants which only computes.
 pub const PRESSURE_LEVELS: [f64; 2] = [0.5, 1.0];
@@ -359,7 +359,7 @@ impl PressRun<'_> {
         if self.engine.listener.is_interrupted() {
             return Err(PressError::Interrupted);
         }
-        match others_at_work(&measured.report).filter(|_| step == Step::Alone) {
+        match others_at_work(&measured.report.nodes).filter(|_| step == Step::Alone) {
             Some((who, busy)) => Err(PressError::Beside { who, busy }),
             None => self.pace(&measured.report),
         }
@@ -435,8 +435,8 @@ impl PressRun<'_> {
 }
 
 /// The busiest of those who share the job's machine, and how many processors all of them took; `None`: they hardly took any.
-fn others_at_work(report: &Report) -> Option<(String, f64)> {
-    let all = report.nodes.iter().flat_map(|node| &node.neighbours);
+fn others_at_work(nodes: &[NodeShare]) -> Option<(String, f64)> {
+    let all = nodes.iter().flat_map(|node| &node.neighbours);
     let mut busy: Vec<(f64, &str)> = all.filter_map(|one| Some((one.busy_processors?, one.program.as_str()))).collect();
     busy.sort_by(|one, other| other.0.total_cmp(&one.0));
     let taken: f64 = busy.iter().map(|(processors, _)| processors).sum();
@@ -488,6 +488,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_types::report::Neighbour;
 
     #[test]
     fn figures_of_rounds_have_the_wider_interval() {
@@ -500,6 +501,20 @@ mod tests {
             (apart.value - 1.1).abs() < 1e-9 && apart.ends.is_some_and(|(lower, upper)| lower < 1.01 && upper > 1.2)
         );
         assert_eq!(middle(&[of(1.0), Between { value: 1.0, ends: None }]).ends, None);
+    }
+
+    #[test]
+    fn others_that_hardly_work_do_not_press() {
+        let other = |program: &str, busy_processors| Neighbour {
+            program: program.to_owned(),
+            busy_processors,
+            ..Neighbour::default()
+        };
+        let on = |neighbours| [NodeShare { neighbours, ..NodeShare::default() }];
+        assert_eq!(others_at_work(&on(vec![])), None);
+        assert_eq!(others_at_work(&on(vec![other("a", Some(0.04)), other("b", None)])), None);
+        let found = others_at_work(&on(vec![other("a", Some(0.25)), other("b", Some(0.5))]));
+        assert_eq!(found, Some(("b".to_owned(), 0.75)));
     }
 
     #[test]
