@@ -77,7 +77,7 @@ pub enum GroupWord {
     Sleep,
     /// Threads of OpenMP that wait for each other.
     Omp,
-    /// All of these.
+    /// All of these but omp.
     All,
 }
 

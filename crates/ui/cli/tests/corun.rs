@@ -5,9 +5,11 @@
 
 mod common;
 mod common_scopro;
+mod common_turns;
 
 use common::{Home, LIMIT, RANKS, alone, wait_until_at_work};
 use common_scopro::{ITERATIONS, TABLE_6, TABLE_7, report};
+use common_turns::turns;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -231,16 +233,6 @@ fn wrong_questions_are_one_error() {
     assert!(found.code == 2 && found.stderr.contains("not of jobs that ran together"), "{found:?}");
 }
 
-fn compiled(home: &Home) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corun_live/turns.c");
-    let output = home.path("turns");
-    let mut compiler = Command::new("mpicc.mpich");
-    compiler.args(["-g", "-O1", "-fno-inline-functions-called-once", "-Wl,--build-id", "-o"]).arg(&output).arg(&source);
-    let compiled = compiler.current_dir(home.path("")).output().expect("the compiler runs");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    output
-}
-
 fn started(program: &Path, steps: u32) -> Running {
     let launch = Launch::mpi(Mpi::Mpich, RANKS, program).args([steps.to_string(), ROUNDS.to_owned()]);
     wait_until_at_work(launch.start().expect("it starts"), true)
@@ -258,7 +250,7 @@ fn measured_alone(home: &Home, program: &Path, steps: u32) -> (Running, String) 
 fn two_jobs_that_share_processors_are_measured_and_their_ends_forecast() {
     let _alone = alone();
     let home = Home::new();
-    let program = compiled(&home);
+    let program = turns(&home);
     // The shorter one was seen alone in an earlier run.
     let (earlier, short_alone) = measured_alone(&home, &program, STEPS / 2);
     drop(earlier);

@@ -5,13 +5,14 @@
 
 mod common;
 mod common_scopro;
+mod common_turns;
 
 use common::{Home, LIMIT, RANKS, alone, wait_until_at_work};
 use common_scopro::report;
+use common_turns::turns;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use trimtab_specimens::{Launch, Mpi};
 use trimtab_store::{History, KeptPressure, Pressured, Store};
 
@@ -146,16 +147,6 @@ fn a_probe_ends_with_its_input_or_its_time() {
     }
 }
 
-fn compiled(home: &Home) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corun_live/turns.c");
-    let output = home.path("turns");
-    let mut compiler = Command::new("mpicc.mpich");
-    compiler.args(["-g", "-O1", "-fno-inline-functions-called-once", "-Wl,--build-id", "-o"]).arg(&output).arg(&source);
-    let compiled = compiler.current_dir(home.path("")).output().expect("the compiler runs");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    output
-}
-
 /// The scale of this host as it might be: a machine where tests run is not quiet enough to find it.
 fn keep_scale(home: &Home) {
     let gauge = json!({
@@ -172,7 +163,7 @@ fn keep_scale(home: &Home) {
 fn a_job_is_profiled_with_its_owners_yes_and_no_probe_stays() {
     let _alone = alone();
     let home = Home::new();
-    let launch = Launch::mpi(Mpi::Mpich, RANKS, &compiled(&home)).args(["100000000", "200000"]);
+    let launch = Launch::mpi(Mpi::Mpich, RANKS, &turns(&home)).args(["100000000", "200000"]);
     let job = wait_until_at_work(launch.start().expect("it starts"), true);
     let pid = job.pid().to_string();
     let said = home.trimtab(&["model", "pressure", &pid, "--yes"]);
@@ -202,13 +193,16 @@ fn a_job_is_profiled_with_its_owners_yes_and_no_probe_stays() {
     let mut command = home.command(&["model", "pressure", &pid, "--yes", "--each", "5"]);
     let mut killed = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let begun = std::time::Instant::now();
+    // Seldom, since who looks without end is at work beside the job.
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(200));
     while probes() == 0 && begun.elapsed() < LIMIT {
-        std::thread::yield_now();
+        pause();
     }
+    assert!(probes() > 0, "a probe is at work when it is killed");
     killed.kill().expect("it is killed");
     killed.wait().expect("it ends");
     while probes() > 0 && begun.elapsed() < LIMIT {
-        std::thread::yield_now();
+        pause();
     }
     assert_eq!(probes(), 0, "they read the end of their input");
     let undone = home.trimtab(&["undo", &pid]);
