@@ -11,8 +11,7 @@ use common::{Home, LIMIT, RANKS, alone, wait_until_at_work};
 use common_scopro::{ITERATIONS, TABLE_6, TABLE_7, report};
 use common_turns::turns;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Instant;
 use trimtab_specimens::{Launch, Mpi, Running};
 
