@@ -18,7 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,8 +55,10 @@ pub struct FirstCall {
     clock: Clock,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
     end: Arc<AtomicBool>,
-    /// Each process that was there has been looked at once.
-    has_looked: Arc<AtomicBool>,
+    /// Looks that are over: in each every process that was there has been looked at.
+    looks: Arc<AtomicU64>,
+    /// Ranks that no look has seen, with the looks that were over when that was noticed.
+    unseen: Mutex<BTreeMap<Pid, u64>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -112,7 +114,7 @@ impl FirstCall {
     fn start((roots, tops): (Vec<Pid>, Tops), limit: Duration, may_change: MayChange) -> std::io::Result<FirstCall> {
         let roots = Arc::new(Mutex::new(roots));
         let (seen, end) = (Arc::<Mutex<BTreeMap<Pid, Seen>>>::default(), Arc::<AtomicBool>::default());
-        let has_looked = Arc::<AtomicBool>::default();
+        let looks = Arc::<AtomicU64>::default();
         let clock = Clock::start();
         let holder = Holder {
             limit,
@@ -125,13 +127,13 @@ impl FirstCall {
             roots: roots.clone(),
             tops,
             end: end.clone(),
-            has_looked: has_looked.clone(),
+            looks: looks.clone(),
             holder: Arc::new(holder),
             static_mpi: Arc::default(),
             busy: Vec::new(),
         };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
-        Ok(FirstCall { roots, limit, clock, seen, end, has_looked, thread: Some(thread) })
+        Ok(FirstCall { roots, limit, clock, seen, end, looks, unseen: Mutex::default(), thread: Some(thread) })
     }
 
     /// Looks at these processes from now on, too.
@@ -204,7 +206,7 @@ impl FirstCall {
     /// seen.
     pub fn wait_until_it_looks(&self, limit: Duration) {
         let begun = Instant::now();
-        while !self.has_looked.load(Relaxed) && begun.elapsed() < limit {
+        while self.looks.load(Relaxed) == 0 && begun.elapsed() < limit {
             std::thread::sleep(LOOK);
         }
     }
@@ -250,7 +252,6 @@ impl FirstCall {
 
     /// How many ranks are held, which may yet come, and which are not held with the reason.
     pub fn standing(&self, job: &Job) -> Standing {
-        let has_looked = self.has_looked.load(Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Standing::default();
         for process in &job.ranks {
@@ -258,11 +259,19 @@ impl FirstCall {
             match stands(seen.get_mut(&process.pid), process.pid) {
                 Stands::Held => all.held += 1,
                 Stands::Comes => all.coming.push(rank),
-                Stands::Missed(_) if !has_looked => all.coming.push(rank),
+                Stands::Missed(_) if !self.has_looked_for(process.pid, &seen) => all.coming.push(rank),
                 Stands::Missed(reason) => drop(all.missed.insert(rank, reason)),
             }
         }
         all
+    }
+
+    /// True if a look has seen a process, or one that began after it was first asked for is over. Somebody else may hold it
+    /// behind `MPI_Init` already, and looks take a while on a busy machine.
+    fn has_looked_for(&self, pid: Pid, seen: &BTreeMap<Pid, Seen>) -> bool {
+        let looks = self.looks.load(Relaxed);
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        looks > 0 && (seen.contains_key(&pid) || looks >= *unseen.entry(pid).or_insert(looks) + 2)
     }
 
     fn stop_looking(&mut self) {
@@ -498,7 +507,7 @@ struct Looker {
     roots: Arc<Mutex<Vec<Pid>>>,
     tops: Tops,
     end: Arc<AtomicBool>,
-    has_looked: Arc<AtomicBool>,
+    looks: Arc<AtomicU64>,
     holder: Arc<Holder>,
     /// True if MPI is linked into a file, `None` while it is read.
     static_mpi: Arc<Mutex<BTreeMap<FileId, Option<bool>>>>,
@@ -521,7 +530,7 @@ impl Looker {
                     self.hold(pid);
                 }
             }
-            self.has_looked.store(true, Relaxed);
+            self.looks.fetch_add(1, Relaxed);
             std::thread::sleep(LOOK.max(begun.elapsed() * LOOK_PARTS));
         }
         self.busy.into_iter().for_each(|thread| drop(thread.join()));

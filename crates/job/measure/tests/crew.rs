@@ -8,13 +8,16 @@ mod common;
 #[path = "common/whole.rs"]
 mod whole;
 
-use common::{RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
+use common::{LIMIT, RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
 use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Reply, Request, Silent, Stage};
-use trimtab_measure::{WindowId, measure, measure_with};
+use trimtab_measure::{FirstCall, NoHold, WindowId, measure, measure_with};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{GroundTruth, TextSnapshot};
+use trimtab_types::Pid;
 use trimtab_types::report::{Link, MarkerSource, NodeShare, Report, WaitKind};
 use trimtab_window::{FunctionInfo, RankSample};
 use whole::{assert_same, whole};
@@ -23,6 +26,10 @@ use whole::{assert_same, whole};
 const ITERATIONS: u64 = 10;
 /// Windows in which a loop must show once.
 const ATTEMPTS_MAX: u64 = 4;
+
+/// Longer than a look takes, and than anything lasts here.
+const MEANWHILE: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Held for a whole test: jobs run one at a time, the machine may have two processors.
 fn alone() -> MutexGuard<'static, ()> {
@@ -422,4 +429,36 @@ fn check_size(answer: &Answer, bytes: usize) {
         _ => 0,
     };
     assert!(bytes <= NODE_BYTES + allowed, "{bytes} bytes, {allowed} and {NODE_BYTES} allowed: {answer:?}");
+}
+
+/// Looks take a while on a busy machine, and somebody else may hold a rank behind `MPI_Init` meanwhile.
+#[test]
+fn a_rank_is_late_only_once_a_look_has_missed_it() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let (go, wait) = channel::<()>();
+    let (mut looks, root) = (0, Pid(subject.running.pid()));
+    // The second look lasts until it is told; the job was not there before.
+    let tops = move || {
+        looks += 1;
+        let is_told = looks == 2 && wait.recv_timeout(LIMIT).is_ok();
+        if is_told || looks > 2 { vec![root] } else { Vec::new() }
+    };
+    let first_call = FirstCall::begin_below(tops, LONG, |_| Ok(())).expect("it begins");
+    first_call.wait_until_it_looks(LIMIT);
+    for _ in 0..3 {
+        let standing = first_call.standing(&subject.job);
+        assert!(standing.missed.is_empty() && standing.coming.len() == subject.job.ranks.len(), "{standing:?}");
+        std::thread::sleep(MEANWHILE);
+    }
+    go.send(()).expect("it listens");
+    let mut standing = first_call.standing(&subject.job);
+    while standing.missed.len() < subject.job.ranks.len() {
+        std::thread::sleep(Duration::from_millis(1));
+        standing = first_call.standing(&subject.job);
+    }
+    assert!(standing.missed.values().all(|reason| *reason == NoHold::SeenLate), "{standing:?}");
+    drop(first_call);
+    subject.assert_restored();
+    subject.finish();
 }
