@@ -32,7 +32,7 @@ pub struct Bench {
     pub quick: bool,
     /// The programs to compare with the wrapper; none: all.
     pub programs: Vec<String>,
-    /// An earlier build of `probe_cost`, to compare a recorded call with.
+    /// An earlier build, to compare with: of `probe_cost` for `window`, of `trimtab` for `cluster`.
     pub before: Option<PathBuf>,
 }
 

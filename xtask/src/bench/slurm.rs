@@ -21,6 +21,9 @@ const NODES: usize = 16;
 const RANKS_PER_NODE: u32 = 2;
 /// Command to first recorded iteration.
 const FIRST_RECORD_S_BAR: f64 = 2.0;
+/// The same over that of an earlier build, which `--before` names; and turns in each round.
+const OVER_BEFORE_BAR: f64 = 1.1;
+const TURNS: usize = 3;
 const ROUNDS: usize = 5;
 /// Has each rank's calls of the function that counts its iterations written down, with their numbers.
 const TELLS_START: [&str; 4] = ["--detail", "2", "--function", "measuremark*"];
@@ -37,14 +40,24 @@ pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
     let testbed = Testbed::up(&bench.folder, NODES)?;
     let slurm = Slurm::start(&testbed, RANKS_PER_NODE)?;
     let mut job = Job::started(&slurm, &bench.folder.join("srun.err"))?;
-    let (mut plain, mut reports) = (Vec::new(), Vec::new());
+    let binary = bench.binary("trimtab").canonicalize()?;
+    let before = bench.before.as_ref().map(|path| path.canonicalize()).transpose().context("no earlier trimtab")?;
+    let (mut plain, mut reports, mut over_before) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds(ROUNDS, 1) {
-        plain.push(job.window(bench, &testbed, &slurm, &[])?);
-        reports.push(job.window(bench, &testbed, &slurm, &TELLS_START)?);
+        plain.push(job.window((&binary, &slurm), &testbed, &[])?);
+        reports.push(job.window((&binary, &slurm), &testbed, &TELLS_START)?);
+        if let Some(before) = &before {
+            over_before.extend(job.over_before((&binary, before), &slurm, &testbed)?);
+        }
     }
     let first_s: Vec<f64> = plain.iter().filter_map(|report| report.cost.first_record_s).collect();
     let first = format!("{what}: command to first recorded iteration");
-    Ok(vec![Row::at_most(first, "s", &first_s, FIRST_RECORD_S_BAR), start_row(&what, &reports)])
+    let mut rows = vec![Row::at_most(first, "s", &first_s, FIRST_RECORD_S_BAR), start_row(&what, &reports)];
+    if before.is_some() {
+        let what = format!("{what}: command to first recorded iteration, beside the earlier build, in turns");
+        rows.push(Row::median_at_most(what, "times", &over_before, OVER_BEFORE_BAR));
+    }
+    Ok(rows)
 }
 
 fn start_row(what: &str, reports: &[Report]) -> Row {
@@ -116,9 +129,27 @@ impl Job {
         Ok(job)
     }
 
+    /// How much longer the first iteration takes than with an earlier build: each between two windows of the other.
+    fn over_before(
+        &mut self,
+        (binary, before): (&Path, &Path),
+        slurm: &Slurm<'_>,
+        testbed: &Testbed,
+    ) -> Result<Vec<f64>> {
+        let mut first_s = |binary: &Path| -> Result<f64> {
+            let report = self.window((binary, slurm), testbed, &[])?;
+            report.cost.first_record_s.context("a window has no first record")
+        };
+        let mut ratios = Vec::new();
+        for _ in 0..TURNS {
+            let (one, now, other) = (first_s(before)?, first_s(binary)?, first_s(before)?);
+            ratios.push(2.0 * now / (one + other));
+        }
+        Ok(ratios)
+    }
+
     /// One window, from the head, as a user would have it, or with more options.
-    fn window(&mut self, bench: &Bench, testbed: &Testbed, slurm: &Slurm<'_>, options: &[&str]) -> Result<Report> {
-        let binary = bench.binary("trimtab").canonicalize()?;
+    fn window(&mut self, (binary, slurm): (&Path, &Slurm<'_>), testbed: &Testbed, options: &[&str]) -> Result<Report> {
         let mut trimtab: Command = slurm.command(&binary.to_string_lossy());
         trimtab.args(["attach", "--slurm", &self.id, "--iterations", "10", "--json", "-", "--max-seconds", "30"]);
         trimtab.args(options);

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Instant;
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running, wait_for};
+use trimtab_specimens::{
+    ENDLESS, Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running, wait_for,
+};
 use trimtab_types::report::Report;
 
 /// A watch that runs, ended with the test.
@@ -67,8 +69,7 @@ fn program(home: &Home, mpi: Mpi) -> PathBuf {
 }
 
 fn start(mpi: Mpi, ranks: u32, program: &Path) -> Running {
-    let launch = Launch::mpi(mpi, ranks, program).args(["--iterations", "100000000"]);
-    launch.start().expect("it starts")
+    Launch::mpi(mpi, ranks, program).args(ENDLESS).start().expect("it starts")
 }
 
 fn pids_of(line: &Value) -> BTreeSet<i64> {
