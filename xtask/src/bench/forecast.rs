@@ -3,9 +3,10 @@
 //! Recorded series and logs of jobs are the user's (`--series FOLDER`, `--jobs FILE`): none lie in the project. Jobs that share
 //! processors are specimens, run here.
 //!
-//! Next: `corun` for jobs that share processors, `routines` for sizes that were not run; docs/forecasts.md for the commands.
+//! Next: `corun` for jobs that share processors, `routines` for sizes that were not run, `answers` for the time of a question; docs/forecasts.md for the commands.
 
 use super::answer::{answer, number};
+use super::answers;
 use super::attach::Bench;
 use super::corun;
 use super::part::Part;
@@ -53,6 +54,9 @@ pub fn run(bench: &Bench, recordings: &Recordings, only: Option<Part>, record: &
     }
     if is_wanted(Part::Routines) {
         routines::run(bench, record)?;
+    }
+    if is_wanted(Part::Answers) {
+        answers::run(bench, record)?;
     }
     if is_wanted(Part::Pairs) {
         corun::run(bench, record)?;

@@ -7,6 +7,7 @@
 //! `scripts` and `tree` for what is measured.
 
 mod answer;
+mod answers;
 mod attach;
 mod cluster;
 mod contender;
@@ -86,6 +87,7 @@ fn build(root: &Path, options: &Options) -> Result<()> {
         Name::Probe if options.only.is_none_or(|only| only == Part::Large) => {
             &[("trimtab-session", "plan_all"), ("trimtab-session", "insert_many")]
         }
+        Name::Forecast if options.only.is_none_or(|only| only == Part::Answers) => &[("trimtab-controller", "answers")],
         Name::Probe | Name::Cluster | Name::Intervals | Name::Forecast => &[],
         Name::Tree => &[("trimtab-link", "tree"), ("trimtab-sim", "sim")],
     };
@@ -191,9 +193,13 @@ impl Name {
             ],
             Name::Cluster => &[("slurm", Part::Slurm), ("watch", Part::Watch)],
             Name::Intervals => &[("cut", Part::Cut), ("live", Part::Live)],
-            Name::Forecast => {
-                &[("series", Part::Series), ("jobs", Part::Jobs), ("routines", Part::Routines), ("pairs", Part::Pairs)]
-            }
+            Name::Forecast => &[
+                ("series", Part::Series),
+                ("jobs", Part::Jobs),
+                ("routines", Part::Routines),
+                ("pairs", Part::Pairs),
+                ("answers", Part::Answers),
+            ],
         }
     }
 
@@ -228,9 +234,11 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 Some((_, program)) => options.programs.push(program.clone()),
                 None => bail!("--program needs the NAME of a specimen"),
             },
-            "--before" if name == Name::Window => match words.next() {
+            "--before" if matches!(name, Name::Window | Name::Cluster) => match words.next() {
                 Some((_, file)) => options.before = Some(file.into()),
-                None => bail!("--before needs the FILE of an earlier build of probe_cost"),
+                None => bail!(
+                    "--before needs the FILE of an earlier build: of probe_cost for window, of trimtab for cluster"
+                ),
             },
             "--series" if name == Name::Forecast => match words.next() {
                 Some((_, folder)) => options.recordings.series = Some(folder.into()),

@@ -28,4 +28,5 @@ pub enum Part {
     Jobs,
     Pairs,
     Routines,
+    Answers,
 }

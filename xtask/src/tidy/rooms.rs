@@ -107,8 +107,6 @@ const ENGINE: &[&str] = &[
     "trimtab-watch",
     "trimtab-progress",
     "trimtab-corun",
-    "trimtab-grid",
-    "trimtab-loggp",
     "trimtab-weather",
     "trimtab-history",
     "trimtab-routine",
@@ -173,8 +171,17 @@ const STANDING: &[&str] = &[
     "trimtab-track",
 ];
 /// Answers need models of all kinds, and what a store keeps; nothing that opens a process.
-const FORECASTS: &[&str] =
-    &["trimtab-corun", "trimtab-history", "trimtab-progress", "trimtab-routine", "trimtab-sensors", "trimtab-store"];
+const FORECASTS: &[&str] = &[
+    "trimtab-corun",
+    "trimtab-grid",
+    "trimtab-history",
+    "trimtab-loggp",
+    "trimtab-progress",
+    "trimtab-routine",
+    "trimtab-sensors",
+    "trimtab-store",
+    "trimtab-weather",
+];
 /// The controller asks agents through the tree, hands out orders and keeps reports; it opens no process.
 const CONTROLLER: &[&str] = &[
     "trimtab-audit",

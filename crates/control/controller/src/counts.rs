@@ -36,7 +36,7 @@ impl WindowCount {
 }
 
 /// Kinds of forecasts, as their paths end.
-const KINDS: [&str; 5] = ["job", "corun", "comp", "size", "queue"];
+const KINDS: [&str; 10] = ["job", "corun", "comp", "size", "queue", "comm", "total", "place", "plan", "collective"];
 /// The outcomes of a question for one.
 const ANSWERED: &str = "answered";
 const REFUSED: &str = "refused";

@@ -13,10 +13,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::SystemTime;
+use trimtab_forecasts::LinkError;
+use trimtab_forecasts::grid::Error as GridError;
 use trimtab_forecasts::{
     Asked, CorunAnswer, CorunAsked, CorunQuestion, CorunSide, Error, Given, JobAnswer, JobAsked, JobMade, ModelNamed,
-    Past, QueueAnswer, QueueAsked, QueueMade, SizeAnswer, SizeAsked, SizeMade, Whose, alone_stored, corun, known_host,
-    models_of,
+    Past, ProfileNamed, QueueAnswer, QueueAsked, QueueMade, SizeAnswer, SizeAsked, SizeMade, Unknown, Whose,
+    alone_stored, corun, known_host, models_of, profile_kept,
 };
 use trimtab_history::{Wrong, read_log};
 use trimtab_site::Role;
@@ -30,9 +32,16 @@ impl From<Error> for Refusal {
             Error::Store(error) => return error.into(),
             Error::Unknown(_) => StatusCode::NOT_FOUND,
             Error::Stale(_) => StatusCode::CONFLICT,
-            Error::Question(_) | Error::Windows(_) | Error::Together(_) | Error::Sizes(_) | Error::Log(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Error::Grid(GridError::UnknownHost { .. }) => StatusCode::NOT_FOUND,
+            Error::Grid(GridError::Stale { .. }) => StatusCode::CONFLICT,
+            Error::Links(LinkError::Wrong(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::Links(_) => StatusCode::NOT_FOUND,
+            Error::Grid(_)
+            | Error::Question(_)
+            | Error::Windows(_)
+            | Error::Together(_)
+            | Error::Sizes(_)
+            | Error::Log(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Model { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Refusal(status, one_line(&error))
@@ -106,12 +115,28 @@ async fn size_of(
     .await
 }
 
+/// Forecasts of everybody rest on what is kept so.
+fn for_everybody(caller: &Caller) -> Result<(), Refusal> {
+    match &caller.role {
+        Role::Administrator { .. } => Ok(()),
+        role => {
+            let why = format!("{role} may not; these are for everybody here, so administrators keep them");
+            Err(Refusal(StatusCode::FORBIDDEN, why))
+        }
+    }
+}
+
+/// `POST /v1/profiles`.
+pub(crate) async fn profile(State(controller): Shared, caller: Caller, body: Bytes) -> Result<(), Refusal> {
+    for_everybody(&caller)?;
+    let row = read::<ProfileNamed>(&body)?.row()?;
+    notice(&format!("{} keeps the profile of {} on {}", caller.role, row.program, row.host));
+    off_thread(move || Ok(controller.store().note_pressure(&row)?)).await
+}
+
 /// `POST /v1/models`.
 pub(crate) async fn model(State(controller): Shared, caller: Caller, body: Bytes) -> Result<(), Refusal> {
-    let Role::Administrator { .. } = &caller.role else {
-        let why = format!("{} may not; models are for everybody here, so administrators keep them", caller.role);
-        return Err(Refusal(StatusCode::FORBIDDEN, why));
-    };
+    for_everybody(&caller)?;
     let asked: ModelNamed = read(&body)?;
     let named = asked.checked()?;
     notice(&format!("{} keeps model {} of {}", caller.role, named.kept.name, named.content.host));
@@ -172,7 +197,7 @@ fn silent(why: String) -> Refusal {
     Refusal(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
 }
 
-fn unix_s() -> f64 {
+pub(crate) fn unix_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
@@ -186,13 +211,16 @@ fn sides(store: &Store, role: &Role, asked: &CorunAsked) -> Result<Vec<CorunSide
             Some(alone) => Ok(window_of(store, role, alone)?),
             // A report's own job has a name of another store.
             None if is_together && given.window.is_some() => alone_stored(store, &now)?,
-            None => Err("no window of it alone was given (\"alone\")".to_owned()),
+            None => Err(Unknown::NoneGiven),
         };
         let begins_s = at.checked_sub(1).and_then(|at| asked.offset_s.get(at).copied()).unwrap_or(0.0);
         let name = given.name.clone().or_else(|| given.window.clone());
         let name = name.unwrap_or_else(|| now.job.program.rsplit('/').next().unwrap_or_default().to_owned());
-        // A site's store has no answers to pressure: these are kept by users.
-        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, profile: None, begins_s })
+        let profile = match is_together {
+            true => None,
+            false => profile_kept(store, &now, &asked.on)?.map(|kept| kept.profile),
+        };
+        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, profile, begins_s })
     };
     asked.jobs.iter().chain(&asked.with).zip(alone).enumerate().map(side).collect()
 }

@@ -10,7 +10,7 @@
 //! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
 //! - `measuring`: windows that the controller has measured in the name of a job's owner; `leads` for their leads,
 //!   `measurements` for how they stand, `words_of_users` for who may ask for them.
-//! - `foresight`: forecasts from what the site keeps.
+//! - `foresight`: forecasts from what the site keeps; `grid`: of data and routines on its hosts.
 //! - `weather` and `probes`: what agents sense, and probes of the network between two of them.
 //! - `metrics`: what Prometheus asks for; `counts` for what is counted.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
@@ -26,6 +26,7 @@ mod counts;
 mod error;
 mod foreknown;
 mod foresight;
+mod grid;
 mod kept;
 mod leads;
 mod listener;
@@ -40,6 +41,7 @@ mod revoking;
 pub mod root;
 mod route;
 pub mod routes;
+mod said_as_facts;
 mod state;
 mod table;
 pub mod waits;
@@ -60,6 +62,7 @@ pub use trimtab_site::{Authority, Client, Identity, Role, Serial, SiteError};
 
 pub use foreknown::{LeadProcess, Machine, NoJob, RunningJob, SlurmJobs};
 pub use routes::own_version;
+pub use said_as_facts::{host_of_agent, link_of_pair};
 pub use state::Controller;
 pub use table::openapi;
 

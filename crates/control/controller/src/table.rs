@@ -9,7 +9,7 @@ use crate::openapi::document;
 use crate::route::{Route, deleting, getting, posting};
 use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
 use crate::state::Controller;
-use crate::{calls, foresight, kept, measuring, metrics, weather, words_of_users};
+use crate::{calls, foresight, grid, kept, measuring, metrics, weather, words_of_users};
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
@@ -17,7 +17,8 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use trimtab_forecasts::{
-    CorunAnswer, CorunAsked, JobAnswer, JobAsked, ModelNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked,
+    CollectiveMade, CollectiveQuestion, CommAsked, CorunAnswer, CorunAsked, GridAnswer, JobAnswer, JobAsked,
+    ModelNamed, PlaceAsked, PlanAsked, ProfileNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked, TotalAsked,
 };
 use trimtab_site::api::{BODY_BYTES_MAX, Begun, Enrol, Order, Outcome, Placed, RevokedList, Tree, Wanted, WindowState};
 use trimtab_site::jobs::{
@@ -61,7 +62,10 @@ async fn show(caller: Caller) -> Result<Json<Value>, Refusal> {
 
 /// All of them.
 pub(crate) fn table() -> Vec<Route> {
-    [site(), windows(), jobs(), measurements(), arguments(), weather(), forecasts()].into_iter().flatten().collect()
+    [site(), windows(), jobs(), measurements(), arguments(), weather(), forecasts(), grid_forecasts()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn site() -> Vec<Route> {
@@ -206,6 +210,53 @@ fn forecasts() -> Vec<Route> {
             .example(json!({ "nodes": 4, "time_s": 7200, "jobs": queue_log() })),
         posting("/v1/models", "administrators", "Keep a model of a routine for all.", foresight::model)
             .asks::<ModelNamed>(),
+        posting("/v1/profiles", "administrators", "Keep a program's answer to pressure for all.", foresight::profile)
+            .asks::<ProfileNamed>(),
+    ]
+}
+
+fn grid_forecasts() -> Vec<Route> {
+    let facts = json!({
+        "version": 1,
+        "hosts": { "n1": { "cpu_share": 1, "memory_free_bytes": 8e9 }, "n2": { "cpu_share": 0.5, "memory_free_bytes": 8e9 } },
+        "links": [{ "from": "n1", "to": "n2", "bandwidth_bytes_per_s": 1e8, "latency_s": 1e-4, "both_ways": true }],
+    });
+    let run =
+        |host: &str| json!({ "name": host, "steps": [{ "run": "sort", "on": host, "seconds": 2, "takes": ["A"] }] });
+    vec![
+        posting("/v1/forecasts/comm", ASKERS, "How long data take to a host.", grid::comm)
+            .asks::<CommAsked>()
+            .answers::<GridAnswer>()
+            .example(json!({ "data": { "A": "dense:double:4096x4096@n1" }, "to": "n2", "facts": facts })),
+        posting("/v1/forecasts/total", ASKERS, "How long a routine takes on a host, with its data.", grid::total)
+            .asks::<TotalAsked>()
+            .answers::<GridAnswer>()
+            .example(json!({
+                "model": "sort", "host": "n1", "args": { "n": "A.length" }, "data": { "A": "vector:double:3000@n2" }, "facts": facts,
+            })),
+        posting("/v1/forecasts/place", ASKERS, "On which host a routine ends first.", grid::place)
+            .asks::<PlaceAsked>()
+            .answers::<GridAnswer>()
+            .example(json!({
+                "model": "sort", "args": { "n": 3000 }, "data": { "A": "vector:double:3000@n2" }, "on": ["n1"], "facts": facts,
+            })),
+        posting("/v1/forecasts/plan", ASKERS, "Which of several plans ends first.", grid::plan)
+            .asks::<PlanAsked>()
+            .answers::<GridAnswer>()
+            .example(json!({
+                "plan": {
+                    "version": 1, "data": { "A": "vector:double:1000000@n1" }, "alternatives": [run("n1"), run("n2")],
+                },
+                "facts": facts,
+            })),
+        posting(
+            "/v1/forecasts/collective",
+            ASKERS,
+            "How long a collective takes on hosts, by windows of all jobs.",
+            grid::collective,
+        )
+        .asks::<CollectiveQuestion>()
+        .answers::<CollectiveMade>(),
     ]
 }
 

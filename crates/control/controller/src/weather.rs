@@ -38,13 +38,15 @@ pub(crate) async fn host(
     if !(-20..=19).contains(&nice) {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("there is no nice level {nice}: from -20 to 19")));
     }
-    off_thread(move || {
-        let (host, _, said) = ask(&controller, &host, nice)?;
-        let weather = said.weather.ok_or_else(|| young(&host))?;
-        keep(&controller, &weather);
-        Ok(Json(weather))
-    })
-    .await
+    off_thread(move || Ok(Json(sensed(&controller, &host, nice)?))).await
+}
+
+/// A host's weather, asked now and kept; on a thread that may wait.
+pub(crate) fn sensed(controller: &Controller, host: &str, nice: i32) -> Result<HostWeather, Refusal> {
+    let (host, _, said) = ask(controller, host, nice)?;
+    let weather = said.weather.ok_or_else(|| young(&host))?;
+    keep(controller, &weather);
+    Ok(weather)
 }
 
 /// `POST /v1/weather/HOST/to/PEER`.
@@ -54,7 +56,12 @@ pub(crate) async fn pair(
     Path((host, peer)): Path<(String, String)>,
 ) -> Result<Json<PairFound>, Refusal> {
     person(&caller)?;
-    let asked = controller.clone();
+    probe(&controller, host, peer).await.map(Json)
+}
+
+/// Has a pair probed, waits for it, and keeps the result.
+pub(crate) async fn probe(controller: &Arc<Controller>, host: String, peer: String) -> Result<PairFound, Refusal> {
+    let (asked, controller) = (controller.clone(), controller.clone());
     let (host, peer, id, ended) = off_thread(move || begin(&asked, &host, &peer)).await?;
     let _in_time = tokio::time::timeout(PROBE_MAX, ended.notified()).await;
     let outcome = controller.probes().take(id);
@@ -69,7 +76,7 @@ pub(crate) async fn pair(
     };
     off_thread(move || {
         keep_pair(&controller, &host, &peer, &found);
-        Ok(Json(found))
+        Ok(found)
     })
     .await
 }

@@ -3,7 +3,7 @@
 //! A window together says how long an iteration takes beside the others and how many come; one alone says how long it takes
 //! alone, and how each rank uses its processors. Next: `trimtab-corun`, which forecasts.
 
-use trimtab_corun::{Between, Job, Profile, RankUse, Remaining};
+use trimtab_corun::{Between, Job, Profile, RankUse, Remaining, Unknown};
 use trimtab_sensors::cgroup::parse_cpus;
 use trimtab_types::report::{Closeness, Neighbour, NodeShare, RankPlace, RankTotal, Report};
 
@@ -14,7 +14,9 @@ const BUSY_MIN: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorunError {
     /// Nobody else is where it is.
-    #[error("{name} shares no node with another of these jobs: it was on {hosts}; say on which nodes they meet (--on)")]
+    #[error(
+        "{name} shares no node with another of these jobs: it was on {hosts}; say on which nodes they meet (--on, \"on\")"
+    )]
     Apart {
         /// The job.
         name: String,
@@ -22,7 +24,7 @@ pub enum CorunError {
         hosts: String,
     },
     /// Other nodes than it has.
-    #[error("{name} was on {has} nodes, and --on names {named}")]
+    #[error("{name} was on {has} nodes, and {named} are named (--on, \"on\")")]
     Nodes {
         /// The job.
         name: String,
@@ -51,7 +53,7 @@ pub struct CorunSide {
     /// A run of it that begins anew: all of its iterations come.
     pub is_new: bool,
     /// A window alone, or why there is none; not asked for where `now` is one.
-    pub alone: Result<Report, String>,
+    pub alone: Result<Report, Unknown>,
     /// Its program's answer to pressure on the host on which they meet; `None`: not probed, or it runs together with the others.
     pub profile: Option<Profile>,
     /// It begins so many seconds from now.
@@ -60,8 +62,8 @@ pub struct CorunSide {
 
 impl CorunSide {
     /// The window alone.
-    pub fn alone(&self) -> Result<&Report, String> {
-        if self.is_together { self.alone.as_ref().map_err(String::clone) } else { Ok(&self.now) }
+    pub fn alone(&self) -> Result<&Report, Unknown> {
+        if self.is_together { self.alone.as_ref().map_err(Unknown::clone) } else { Ok(&self.now) }
     }
 
     /// When its window ended, seconds since 1970; `None`: not known.
@@ -146,20 +148,20 @@ fn job(side: &CorunSide, hosts: &[(String, String)], since_s: f64) -> Job {
 }
 
 /// The time of an iteration, or why the window does not say it.
-fn each(report: &Report) -> Result<Between, String> {
+fn each(report: &Report) -> Result<Between, Unknown> {
     let window = &report.window;
     if !window.valid {
-        return Err("its window is not valid: ranks recorded different iterations".to_owned());
+        return Err(Unknown::NotValid);
     }
     match report.time_per_iteration_s.filter(|_| window.iterations.is_some()) {
         Some(estimate) => Ok(Between::of_mean(estimate.mean, estimate.half_width_95)),
-        None => Err("its window counts no iterations".to_owned()),
+        None => Err(Unknown::NoIterations),
     }
 }
 
 fn remaining(side: &CorunSide) -> Remaining {
     let Some(progress) = &side.now.window.progress else {
-        return Remaining::Unknown("no loop tells how many it has".to_owned());
+        return Remaining::Unknown(Unknown::NoLoop);
     };
     let at_most = match side.is_new {
         true => progress.total_at_most,
@@ -168,33 +170,32 @@ fn remaining(side: &CorunSide) -> Remaining {
     match (if side.is_new { progress.total } else { progress.remaining }, at_most) {
         (Some(exactly), _) => Remaining::Exactly(exactly),
         (None, Some(at_most)) => Remaining::AtMost(at_most),
-        (None, None) => Remaining::Unknown(format!("its loop does not tell: {}", progress.explanation)),
+        (None, None) => Remaining::Unknown(Unknown::LoopSilent { explanation: progress.explanation.clone() }),
     }
 }
 
 /// Why times of two windows can't be compared; `None`: they can.
-pub fn comparable(alone: &Report, together: &Report) -> Option<String> {
+pub fn comparable(alone: &Report, together: &Report) -> Option<Unknown> {
     if alone.job.ranks != together.job.ranks {
-        let (own, other) = (alone.job.ranks, together.job.ranks);
-        return Some(format!("alone it was measured on {own} ranks, and now on {other}"));
+        return Some(Unknown::OtherRanks { alone: alone.job.ranks, now: together.job.ranks });
     }
     let counted = |report: &Report| (report.window.main_loop.clone(), report.window.marker.clone());
-    (counted(alone) != counted(together)).then(|| "its windows count different loops or calls".to_owned())
+    (counted(alone) != counted(together)).then_some(Unknown::OtherLoop)
 }
 
 /// Each rank's use of processors in a window alone.
-fn ranks(report: &Report, hosts: &[(String, String)]) -> Result<Vec<RankUse>, String> {
+fn ranks(report: &Report, hosts: &[(String, String)]) -> Result<Vec<RankUse>, Unknown> {
     if report.reduced.is_some() {
-        return Err("its report has only ranks that stand out: measure it with --all-ranks".to_owned());
+        return Err(Unknown::RanksLeftOut);
     }
     if report.ranks.is_empty() {
-        return Err("its report has no rank".to_owned());
+        return Err(Unknown::NoRank);
     }
     report.ranks.iter().map(|rank| rank_use(report, rank, hosts)).collect()
 }
 
-fn rank_use(report: &Report, rank: &RankTotal, hosts: &[(String, String)]) -> Result<RankUse, String> {
-    let no_place = || format!("its window does not say where rank {} may run", rank.rank);
+fn rank_use(report: &Report, rank: &RankTotal, hosts: &[(String, String)]) -> Result<RankUse, Unknown> {
+    let no_place = || Unknown::NoPlace { rank: rank.rank };
     let node = report.nodes.iter().find(|node| node.host == rank.host).ok_or_else(no_place)?;
     let place = node.places.iter().find(|place| place.rank == rank.rank).ok_or_else(no_place)?;
     let mut processors: Vec<u32> = parse_cpus(&place.cpus_allowed).into_iter().collect();
@@ -204,7 +205,7 @@ fn rank_use(report: &Report, rank: &RankTotal, hosts: &[(String, String)]) -> Re
         return Err(no_place());
     }
     let cpu_s = rank.cpu_s.filter(|_| rank.duration_s > 0.0);
-    let cpu_s = cpu_s.ok_or_else(|| format!("the processor time of rank {} is not known", rank.rank))?;
+    let cpu_s = cpu_s.ok_or(Unknown::NoTime { rank: rank.rank })?;
     let wanted = cpu_s / rank.duration_s + waited(node, place);
     let computing = rank.communication_s.map(|communication_s| {
         // Communication of one thread, which may poll all the time or sleep: time outside of it is what it may have computed in.
@@ -221,6 +222,15 @@ fn waited(node: &NodeShare, place: &RankPlace) -> f64 {
 
 /// Others who kept processors of a job's ranks busy in its window: it was not alone. `None`: the window does not say.
 pub fn company(report: &Report) -> Option<Vec<String>> {
+    company_by(report, |one| format!("{} ({})", one.program, one.user))
+}
+
+/// The same by the short names of their programs.
+pub(crate) fn company_programs(report: &Report) -> Option<Vec<String>> {
+    company_by(report, |one| one.program.clone())
+}
+
+fn company_by(report: &Report, name: impl Fn(&Neighbour) -> String) -> Option<Vec<String>> {
     if report.nodes.is_empty() {
         return None;
     }
@@ -229,7 +239,7 @@ pub fn company(report: &Report) -> Option<Vec<String>> {
             && one.busy_processors.is_none_or(|busy| busy >= BUSY_MIN)
     };
     let all = report.nodes.iter().flat_map(|node| node.neighbours.iter().filter(is_company));
-    let mut names: Vec<String> = all.map(|one| format!("{} ({})", one.program, one.user)).collect();
+    let mut names: Vec<String> = all.map(name).collect();
     names.sort();
     names.dedup();
     Some(names)

@@ -25,6 +25,12 @@ pub enum Error {
     /// Sizes that can't be.
     #[error(transparent)]
     Sizes(#[from] trimtab_routine::Error),
+    /// Data, hosts or a plan that can't be, or figures that are not known.
+    #[error(transparent)]
+    Grid(#[from] trimtab_grid::Error),
+    /// Links and collectives that no window saw.
+    #[error(transparent)]
+    Links(#[from] crate::link_times::LinkError),
     /// A model of an earlier or a later trimtab, or a damaged one.
     #[error("the store's model {name:?} can't be read: fit it again")]
     Model {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::looks::LOOKS_OF_JOB_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trimtab_corun::{Between, Job, JobOutlook, Method, Outlook, Partner, forecast, ranked};
+use trimtab_corun::{Between, Job, JobOutlook, Method, Outlook, Partner, Unknown, forecast, ranked};
 use trimtab_store::{History, JobId, Store};
 use trimtab_types::report::Report;
 
@@ -113,7 +113,7 @@ pub fn letter_of(place: usize) -> String {
 ///
 /// # Errors
 /// Those of reading.
-pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, String>, Error> {
+pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, Unknown>, Error> {
     let job = store.find(&now.job.id)?.job;
     let mut jobs: Vec<JobId> = vec![job.id];
     if let Some(likeness) = store.run(&job.key)?.and_then(|run| run.likeness()) {
@@ -130,7 +130,7 @@ pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, String
             }
         }
     }
-    Ok(Err("no window of it alone is stored, of this run or an earlier one: give one with --alone".to_owned()))
+    Ok(Err(Unknown::NoneStored))
 }
 
 /// Resources that a prediction does not know of all jobs in it.
@@ -271,12 +271,18 @@ pub struct PartnerAnswer {
     pub because: Vec<String>,
 }
 
-fn quantity(found: &Between) -> Quantity {
-    Quantity {
-        value: found.value,
-        lower: found.ends.map(|(lower, _)| lower),
-        upper: found.ends.map(|(_, upper)| upper),
+impl From<&Between> for Quantity {
+    fn from(found: &Between) -> Self {
+        Quantity {
+            value: found.value,
+            lower: found.ends.map(|(lower, _)| lower),
+            upper: found.ends.map(|(_, upper)| upper),
+        }
     }
+}
+
+fn quantity(found: &Between) -> Quantity {
+    Quantity::from(found)
 }
 
 fn known<T>(found: &Result<Between, T>) -> Option<Quantity> {
@@ -303,7 +309,7 @@ fn made_answer(made: &CorunMade) -> CorunAnswer {
 
 fn job_answer(at: usize, side: &CorunSide, job: &Job, outlook: &JobOutlook, all: &Outlook) -> JobTogether {
     let progress = side.now.window.progress.clone().unwrap_or_default();
-    let reason = |found: &Result<Between, String>| found.as_ref().err().cloned();
+    let reason = |found: &Result<Between, Unknown>| found.as_ref().err().map(ToString::to_string);
     let counts = side.now.time_per_iteration_s.is_some() && side.now.window.valid;
     JobTogether {
         letter: letter_of(at),

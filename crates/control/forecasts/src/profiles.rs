@@ -3,7 +3,10 @@
 //! Next: `jobs_together`, which takes them; `trimtab-corun` for what they say.
 
 use crate::error::Error;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use trimtab_corun::Profile;
 use trimtab_store::{History, KeptPressure, Pressured, Run, Store};
 use trimtab_types::report::Report;
@@ -40,6 +43,51 @@ impl ProfileKept {
         })?;
         let content = serde_json::to_string(self).map_err(|error| Error::Question(error.to_string()))?;
         Ok(KeptPressure { host: host.to_owned(), of, program: program.clone(), made_unix_s, content })
+    }
+}
+
+/// An answer that the site is to keep: as `trimtab model pressure JOB --json` writes it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ProfileNamed {
+    /// The host.
+    pub host: String,
+    /// Path of the executable.
+    pub program: String,
+    /// Build id of the program.
+    pub build: String,
+    /// SHA-256 of its arguments.
+    pub arguments_hash: String,
+    /// Ranks.
+    pub ranks: u32,
+    /// When it was made, seconds since 1970.
+    pub made_unix_s: f64,
+    /// All the rest.
+    #[serde(flatten)]
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub kept: ProfileKept,
+}
+
+impl ProfileNamed {
+    /// As a store keeps it.
+    ///
+    /// # Errors
+    /// [`Error::Question`]: of another version, of no program, or numbers that can't be.
+    pub fn row(self) -> Result<KeptPressure, Error> {
+        let ProfileNamed { host, program, build, arguments_hash, ranks, made_unix_s, kept } = self;
+        let wrong = |why: &str| Err(Error::Question(format!("the profile of {program:?}: {why}")));
+        if kept.version != PROFILE_VERSION {
+            return wrong("it is of another version of trimtab");
+        }
+        if host.is_empty() || build.is_empty() || ranks == 0 {
+            return wrong("host, build and ranks say what it is of");
+        }
+        let is_number = |number: f64| number.is_finite() && number >= 0.0;
+        if !kept.profile.is_sound() || ![made_unix_s, kept.took_s, kept.cost_s].into_iter().all(is_number) {
+            return wrong("a slowdown, a level or a time is negative, too large or no number");
+        }
+        let content = serde_json::to_string(&kept).map_err(|error| Error::Question(error.to_string()))?;
+        let of = Pressured { build, arguments_hash, ranks };
+        Ok(KeptPressure { host, of, program, made_unix_s, content })
     }
 }
 

@@ -191,7 +191,10 @@ fn queue(past: &Past, question: &QueueQuestion) -> Result<OfQueue, Error> {
             [one] => Ok(one.clone()),
             [] => Err(Error::Question("no job has a queue".to_owned())),
             _ => {
-                let why = format!("there are several queues: say --partition NAME, one of {}", listed(&queues));
+                let why = format!(
+                    "there are several queues: name the partition (--partition, \"partition\"), one of {}",
+                    listed(&queues)
+                );
                 Err(Error::Question(why))
             }
         };
@@ -213,8 +216,10 @@ fn ask(past: &Past, question: &QueueQuestion, queue: &OfQueue) -> Result<Ask, Er
         (Some(nodes), _, Some(Sizes::Nodes)) => nodes,
         (_, Some(processors), Some(Sizes::Processors)) => processors,
         (_, _, None) => return wrong("does not say how large jobs are"),
-        (_, _, Some(Sizes::Processors)) => return wrong("counts processors: say --processors N"),
-        (_, _, Some(Sizes::Nodes)) => return wrong("counts nodes: say --nodes N"),
+        (_, _, Some(Sizes::Processors)) => {
+            return wrong("counts processors: say how many (--processors, \"processors\")");
+        }
+        (_, _, Some(Sizes::Nodes)) => return wrong("counts nodes: say how many (--nodes, \"nodes\")"),
     };
     let known = |name: &String| past.log.user(name);
     let user = match (&question.user, &question.own) {

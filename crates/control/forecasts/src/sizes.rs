@@ -236,11 +236,15 @@ fn sizes(parameters: &[String], given: &[(String, f64)]) -> Result<Vec<f64>, Err
     }
     let size = |parameter: &String| {
         let mut all = given.iter().filter(|(name, _)| name == parameter);
-        let lacks = || Error::Question(format!("--args lacks {parameter}=SIZE"));
+        let lacks = || {
+            Error::Question(format!(
+                "the arguments lack {parameter}: give its size (--args {parameter}=SIZE, \"args\")"
+            ))
+        };
         let size = all.next().ok_or_else(lacks)?.1;
         match all.next() {
             None => Ok(size),
-            Some(_) => Err(Error::Question(format!("--args has {parameter} twice"))),
+            Some(_) => Err(Error::Question(format!("{parameter} is given twice"))),
         }
     };
     parameters.iter().map(size).collect()

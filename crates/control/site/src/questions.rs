@@ -125,7 +125,7 @@ impl Client {
 }
 
 impl Client {
-    /// A forecast: what is "job", "corun", "comp", "size" or "queue".
+    /// A forecast: what is the last word of its path, as "job" or "corun".
     ///
     /// # Errors
     /// As [`Client::post`], and [`SiteError::NoName`].

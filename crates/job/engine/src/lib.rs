@@ -23,7 +23,6 @@ mod found;
 mod hold;
 mod host_kind;
 mod launch;
-mod link_times;
 mod loops;
 mod machines;
 mod nodes;
@@ -103,17 +102,10 @@ pub use trimtab_trigger::{CallOutcome, Condition, Waker, When};
 /// Sensors of this machine, and of the network to another one.
 pub use trimtab_sensors as sensors;
 
-/// Forecasts of series, of a job's end, of jobs together, and of data and routines on hosts and links.
+/// Forecasts of series, of a job's end, and of jobs together.
 pub use trimtab_corun as corun;
-pub use trimtab_grid as grid;
 pub use trimtab_progress as progress;
 pub use trimtab_weather as weather;
-
-/// Links between hosts, and collectives on them.
-pub mod links {
-    pub use crate::link_times::{CollectiveAnswer, CollectiveAsked, HostLoad, HostPair, LinkError, Links, Method, Way};
-    pub use trimtab_loggp::{Break, Collective, Figure, LinkFit, Segment, Time};
-}
 
 /// Models of routines by sizes, the runs that they are made of, and the hosts.
 pub use benchmark::{Benchmark, BenchmarkError, Benchmarked};

@@ -4,6 +4,7 @@
 
 use crate::job::Job;
 use crate::pace::JOBS_MAX;
+use crate::unknown::Unknown;
 
 /// Wrong input; an unknown that is only missing is said in the outlook.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum Error {
         /// Its use of processors is not known.
         job: String,
         /// Why.
-        why: String,
+        why: Unknown,
     },
 }
 

@@ -4,6 +4,7 @@
 
 use crate::between::Between;
 use crate::profile::Profile;
+use crate::unknown::Unknown;
 
 /// Iterations that a job still has to do, counted from its window's end.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +14,7 @@ pub enum Remaining {
     /// So many if its loop is not left before.
     AtMost(u64),
     /// Not known, for this reason.
-    Unknown(String),
+    Unknown(Unknown),
 }
 
 impl Remaining {
@@ -51,11 +52,11 @@ pub struct Job {
     /// Iterations to come.
     pub remaining: Remaining,
     /// Seconds of one iteration while it is alone, or why that is not known.
-    pub alone_s: Result<Between, String>,
+    pub alone_s: Result<Between, Unknown>,
     /// Seconds of one iteration, measured together with all the others; `None`: they have not met.
     pub together_s: Option<Between>,
     /// Its ranks, or why their use of processors is not known.
-    pub ranks: Result<Vec<RankUse>, String>,
+    pub ranks: Result<Vec<RankUse>, Unknown>,
     /// Its answer to pressure, where it was probed on the host on which they meet.
     pub profile: Option<Profile>,
 }

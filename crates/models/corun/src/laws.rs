@@ -2,7 +2,7 @@
 //!
 //! Next: `outlook`, `processors`.
 
-use crate::{Between, Job, RankUse, Remaining, forecast};
+use crate::{Between, Job, RankUse, Remaining, Unknown, forecast};
 use proptest::prelude::*;
 
 fn measured(at: usize, (left, alone_s, slowdown): (u64, f64, f64)) -> Job {
@@ -13,7 +13,7 @@ fn measured(at: usize, (left, alone_s, slowdown): (u64, f64, f64)) -> Job {
         remaining: Remaining::Exactly(left),
         alone_s: Ok(Between::of_mean(alone_s, Some(0.02 * alone_s))),
         together_s: Some(Between::of_mean(alone_s * slowdown, Some(0.02 * alone_s))),
-        ranks: Err("not known".to_owned()),
+        ranks: Err(Unknown::NoRank),
         profile: None,
     }
 }

@@ -18,6 +18,7 @@ mod pace;
 mod partners;
 mod processors;
 mod profile;
+mod unknown;
 
 pub use between::{Between, SHARE};
 pub use error::Error;
@@ -26,6 +27,7 @@ pub use outlook::{FromProfile, JobOutlook, Outlook, forecast};
 pub use pace::Method;
 pub use partners::{Partner, ranked};
 pub use profile::{Curve, Felt, Place, Point, Profile, Resource};
+pub use unknown::Unknown;
 
 #[cfg(test)]
 mod laws;

@@ -11,12 +11,13 @@ use crate::error::{Error, check};
 use crate::job::{Job, Remaining};
 use crate::pace::{End, Method, Paces, Setting};
 use crate::processors::Sharing;
+use crate::unknown::Unknown;
 
 /// The outlook of one job. A quantity that is missing is the reason why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOutlook {
     /// Time of an iteration with all the others over that alone.
-    pub slowdown: Result<Between, String>,
+    pub slowdown: Result<Between, Unknown>,
     /// The parts of a predicted slowdown that come from profiles.
     pub from_profile: FromProfile,
     /// Iterations to come from now on, at most.
@@ -24,11 +25,11 @@ pub struct JobOutlook {
     /// Its loop may be left before.
     pub is_at_most: bool,
     /// Its end if it were alone, seconds from now.
-    pub alone_end_s: Result<Between, String>,
+    pub alone_end_s: Result<Between, Unknown>,
     /// Its end with the others, who come and leave: formula 6. Below zero: by its pace it ended so long ago.
-    pub end_s: Result<Between, String>,
+    pub end_s: Result<Between, Unknown>,
     /// Its end if no other one left: formula 7.
-    pub stay_end_s: Result<f64, String>,
+    pub stay_end_s: Result<f64, Unknown>,
     /// Its place in the order of ends, from 1; `None`: some end is not known.
     pub place: Option<usize>,
     /// The share of its work to come that is done as the first one ends: formula 3 with the work as a whole.
@@ -141,7 +142,7 @@ impl View<'_> {
         FromProfile { sharing, cache, memory }
     }
 
-    fn slowdown(&self, at: usize) -> Result<Between, String> {
+    fn slowdown(&self, at: usize) -> Result<Between, Unknown> {
         let job = &self.jobs[at];
         if self.jobs.len() == 1 {
             return Ok(Between::exactly(1.0));
@@ -172,7 +173,7 @@ impl View<'_> {
         Some(if job.since_s > 0.0 { (count - job.since_s / pace?).max(0.0) } else { count })
     }
 
-    fn alone_end(&self, at: usize) -> Result<Between, String> {
+    fn alone_end(&self, at: usize) -> Result<Between, Unknown> {
         let job = &self.jobs[at];
         let alone = job.alone_s.clone()?;
         let left = self.left(at, &self.middle()).ok_or_else(|| unknown_work(job))?;
@@ -190,7 +191,7 @@ impl View<'_> {
         (job.since_s > 0.0 && end.value <= 0.0).then_some(end)
     }
 
-    fn stay_end(&self, at: usize) -> Result<f64, String> {
+    fn stay_end(&self, at: usize) -> Result<f64, Unknown> {
         let job = &self.jobs[at];
         let left = self.left(at, &self.middle()).ok_or_else(|| unknown_work(job))?;
         if self.ended(at).is_some() {
@@ -201,11 +202,11 @@ impl View<'_> {
         Ok(course?.ends_s[at])
     }
 
-    fn course(&self, setting: &Setting, stay: bool) -> Result<Course, String> {
+    fn course(&self, setting: &Setting, stay: bool) -> Result<Course, Unknown> {
         self.course_of(setting, stay, |at| self.left(at, setting))
     }
 
-    fn course_of(&self, setting: &Setting, stay: bool, left: impl Fn(usize) -> Option<f64>) -> Result<Course, String> {
+    fn course_of(&self, setting: &Setting, stay: bool, left: impl Fn(usize) -> Option<f64>) -> Result<Course, Unknown> {
         let task = |at: usize| {
             let job = &self.jobs[at];
             let left = left(at).ok_or_else(|| unknown_work(job))?;
@@ -214,11 +215,11 @@ impl View<'_> {
             }
             Ok(Task { left, begins_s: job.begins_s })
         };
-        let tasks = (0..self.jobs.len()).map(task).collect::<Result<Vec<Task>, String>>()?;
+        let tasks = (0..self.jobs.len()).map(task).collect::<Result<Vec<Task>, Unknown>>()?;
         Ok(course(&tasks, stay, |job, there| self.paces.pace(setting, job, there).unwrap_or(0.0)))
     }
 
-    fn ends(&self) -> Vec<Result<Between, String>> {
+    fn ends(&self) -> Vec<Result<Between, Unknown>> {
         let middle = match self.course(&self.middle(), false) {
             Ok(course) => course,
             Err(why) => return vec![Err(why); self.jobs.len()],
@@ -245,7 +246,7 @@ impl View<'_> {
     }
 
     /// From when on the pace of a job is not known that has no window alone, and why.
-    fn unsure(&self, course: &Course) -> Option<(f64, String)> {
+    fn unsure(&self, course: &Course) -> Option<(f64, Unknown)> {
         let is_partial = |there: &[bool], at: usize| there[at] && there.contains(&false);
         let found = course.changes.iter().find_map(|(from_s, there)| {
             let mut unknown = self.jobs.iter().enumerate().filter(|(_, job)| job.alone_s.is_err());
@@ -254,7 +255,7 @@ impl View<'_> {
         });
         let (from_s, job) = found?;
         let why = job.alone_s.as_ref().err()?;
-        Some((from_s, format!("how fast {} goes on once it is not with all others is not known: {why}", job.name)))
+        Some((from_s, Unknown::Apart { job: job.name.clone(), why: Box::new(why.clone()) }))
     }
 
     /// The squares by which each end may come earlier and later; `None`: a window has no interval.
@@ -305,24 +306,25 @@ impl View<'_> {
     }
 }
 
-fn unknown_work(job: &Job) -> String {
+fn unknown_work(job: &Job) -> Unknown {
+    let name = job.name.clone();
     match &job.remaining {
-        Remaining::Unknown(why) => format!("how many iterations of {} come is not known: {why}", job.name),
-        _ => format!("how long an iteration of {} takes is not known", job.name),
+        Remaining::Unknown(why) => Unknown::Iterations { job: name, why: Box::new(why.clone()) },
+        _ => Unknown::Pace { job: name },
     }
 }
 
-fn has_ended(job: &Job) -> String {
-    format!("{} has done its iterations, by its pace", job.name)
+fn has_ended(job: &Job) -> Unknown {
+    Unknown::Over { job: job.name.clone() }
 }
 
 /// The place of each end, from 1; equal ends have the same.
-fn places(ends: &[Result<Between, String>]) -> Option<Vec<usize>> {
+fn places(ends: &[Result<Between, Unknown>]) -> Option<Vec<usize>> {
     let values: Vec<f64> = ends.iter().map(|end| end.as_ref().ok().map(|end| end.value)).collect::<Option<_>>()?;
     Some(values.iter().map(|own| 1 + values.iter().filter(|other| *other < own).count()).collect())
 }
 
-fn is_order_sure(ends: &[Result<Between, String>]) -> Option<bool> {
+fn is_order_sure(ends: &[Result<Between, Unknown>]) -> Option<bool> {
     let mut intervals: Vec<(f64, f64)> =
         ends.iter().map(|end| end.as_ref().ok().and_then(|end| end.ends)).collect::<Option<_>>()?;
     intervals.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -342,12 +344,12 @@ mod tests {
             remaining: Remaining::Exactly(remaining),
             alone_s: Ok(Between::of_mean(alone_s, Some(0.01 * alone_s))),
             together_s: together_s.map(|mean| Between::of_mean(mean, Some(0.01 * mean))),
-            ranks: Err("no window says where its ranks run".to_owned()),
+            ranks: Err(Unknown::NoPlace { rank: 0 }),
             profile: None,
         }
     }
 
-    fn on_one(wanted: f64) -> Result<Vec<RankUse>, String> {
+    fn on_one(wanted: f64) -> Result<Vec<RankUse>, Unknown> {
         Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted, computing: Some(wanted) }])
     }
 
@@ -370,7 +372,7 @@ mod tests {
     #[test]
     fn without_a_window_alone_an_end_is_known_only_while_all_are_there() {
         let unknown = |mut job: Job| {
-            job.alone_s = Err("no window of it alone".to_owned());
+            job.alone_s = Err(Unknown::NoneGiven);
             job
         };
         let [a, b] = [job("a", 100, 1.0, Some(1.5)), job("b", 40, 1.0, Some(1.25))];
@@ -378,7 +380,10 @@ mod tests {
         assert!(found.jobs[0].end_s.as_ref().is_ok_and(|end| (end.value - 116.666).abs() < 0.01), "{found:?}");
         assert!(found.jobs[1].slowdown.is_err() && found.jobs[1].end_s.is_ok(), "{found:?}");
         let found = forecast(&[unknown(a), b]).unwrap();
-        assert!(found.jobs[0].end_s.as_ref().is_err_and(|why| why.contains("how fast a goes on")), "{found:?}");
+        assert!(
+            found.jobs[0].end_s.as_ref().is_err_and(|why| why.to_string().contains("how fast a goes on")),
+            "{found:?}"
+        );
         assert_eq!((found.jobs[0].stay_end_s.clone(), found.jobs[0].place), (Ok(150.0), None));
         assert!(found.jobs[1].end_s.is_ok());
     }
@@ -386,7 +391,7 @@ mod tests {
     #[test]
     fn without_the_iterations_to_come_there_is_no_end() {
         let mut endless = job("b", 40, 1.0, Some(1.25));
-        endless.remaining = Remaining::Unknown("its loop tells no end".to_owned());
+        endless.remaining = Remaining::Unknown(Unknown::NoLoop);
         let found = forecast(&[job("a", 100, 1.0, Some(1.5)), endless]).unwrap();
         assert!(found.jobs.iter().all(|job| job.end_s.is_err()), "{found:?}");
         assert!(found.jobs[0].stay_end_s == Ok(150.0) && found.jobs[0].alone_end_s.is_ok(), "{found:?}");

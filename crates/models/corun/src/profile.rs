@@ -128,7 +128,27 @@ pub enum Resource {
     Memory,
 }
 
+/// No probe slows anybody more than this many times.
+const SLOWDOWN_MAX: f64 = 1e3;
+
 impl Profile {
+    /// True if all numbers can be: one that comes from elsewhere may be damaged.
+    pub fn is_sound(&self) -> bool {
+        let lies = |found: &Between, most: f64| {
+            let (lower, upper) = found.ends.unwrap_or((found.value, found.value));
+            0.0 <= lower && lower <= found.value && found.value <= upper && upper <= most
+        };
+        let rises = |curve: &Curve| {
+            curve.points.is_sorted_by(|a, b| a.level < b.level)
+                && curve
+                    .points
+                    .iter()
+                    .all(|point| (0.0..=1.0).contains(&point.level) && lies(&point.slowdown, SLOWDOWN_MAX))
+        };
+        let felt = |felt: &Felt| rises(&felt.slows) && lies(&felt.makes, BEYOND_MAX);
+        self.sharing.as_ref().is_none_or(rises) && [&self.cache, &self.memory].into_iter().flatten().all(felt)
+    }
+
     /// The answer of one resource.
     pub fn felt(&self, resource: Resource) -> Option<&Felt> {
         match resource {
@@ -194,6 +214,29 @@ mod tests {
             slowdown: Between { value: *value, ends: Some((value - 0.02, value + 0.02)) },
         };
         Curve::new(points.iter().map(point).collect())
+    }
+
+    #[test]
+    fn damaged_profiles_are_not_sound() {
+        let of = |points: &[(f64, f64)], level: f64| Profile {
+            place: Place::Upon,
+            processors: vec![0],
+            sharing: None,
+            cache: Some(felt(points, level)),
+            memory: None,
+        };
+        assert!(of(&[(0.5, 1.1), (1.0, 1.2)], 0.5).is_sound());
+        for (points, level) in [
+            (&[(0.5, 1.1), (0.5, 1.2)][..], 0.5),
+            (&[(1.5, 1.1)], 0.5),
+            (&[(0.5, -1.1)], 0.5),
+            (&[(0.5, f64::NAN)], 0.5),
+            (&[(0.5, 1e9)], 0.5),
+            (&[(0.5, 1.1)], -0.5),
+            (&[(0.5, 1.1)], f64::INFINITY),
+        ] {
+            assert!(!of(points, level).is_sound(), "{points:?} {level}");
+        }
     }
 
     fn felt(points: &[(f64, f64)], level: f64) -> Felt {

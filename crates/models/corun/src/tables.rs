@@ -3,7 +3,7 @@
 //! Slowdowns are those that the printed columns imply, formula 7 over the time alone: two rows do not follow from the printed
 //! ones, which were rounded. Next: `outlook`.
 
-use crate::{Between, Job, Remaining, forecast};
+use crate::{Between, Job, Remaining, Unknown, forecast};
 
 /// The job that is forecast, the one that ends first, nodes, T_a1, S_a, T_b, T_a by formulas 6 and 7, T_real.
 pub(crate) const TABLE_7: &[(&str, &str, u32, [f64; 6])] = &[
@@ -19,7 +19,7 @@ pub(crate) const TABLE_7: &[(&str, &str, u32, [f64; 6])] = &[
     ("FT", "IS", 8, [61.42, 1.71, 47.48, 81.03, 104.6, 81.36]),
 ];
 
-fn job(name: &str, together_s: f64, alone: Result<f64, String>) -> Job {
+fn job(name: &str, together_s: f64, alone: Result<f64, Unknown>) -> Job {
     Job {
         name: name.to_owned(),
         begins_s: 0.0,
@@ -27,7 +27,7 @@ fn job(name: &str, together_s: f64, alone: Result<f64, String>) -> Job {
         remaining: Remaining::Exactly(100),
         alone_s: alone.map(|alone_s| Between::exactly(alone_s / 100.0)),
         together_s: Some(Between::exactly(together_s / 100.0)),
-        ranks: Err("the thesis does not say".to_owned()),
+        ranks: Err(Unknown::NoRank),
         profile: None,
     }
 }
@@ -39,7 +39,7 @@ fn formulas_6_and_7_are_as_printed() {
         let implied = ta7 / ta1;
         assert!((implied - sa).abs() < 0.008, "{row}: {implied}");
         // Nobody knows how fast B was alone, and nobody has to.
-        let jobs = [job(a, ta1 * implied, Ok(*ta1)), job(b, *tb, Err("not printed".to_owned()))];
+        let jobs = [job(a, ta1 * implied, Ok(*ta1)), job(b, *tb, Err(Unknown::NoneGiven))];
         let found = forecast(&jobs).unwrap();
         let [of_a, of_b] = &found.jobs[..] else { panic!("two jobs") };
         let end = of_a.end_s.clone().unwrap().value;

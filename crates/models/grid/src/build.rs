@@ -258,7 +258,8 @@ impl<'a> Builder<'a> {
 
     fn known(&self, host: &str) -> Result<&'a str, Error> {
         let known = match self.hosts.is_empty() {
-            true => "nothing is known of any host: give --weather FILE, or --controller HOST".to_owned(),
+            true => "nothing is known of any host: say what is known (--weather FILE, --controller HOST, \"facts\")"
+                .to_owned(),
             false => format!("known are {}", self.hosts.join(", ")),
         };
         let found = self.hosts.iter().find(|name| **name == host);

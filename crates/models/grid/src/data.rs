@@ -3,7 +3,8 @@
 //! Next: `plan`, which names them.
 
 use crate::error::Error;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Bytes of a column's number and of a row's beginning, in sparse matrices.
@@ -82,8 +83,9 @@ pub enum Shape {
 }
 
 /// Described data.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
 pub struct Data {
     /// The words that describe it, without its place.
     pub words: String,
@@ -147,6 +149,15 @@ impl Data {
 impl fmt::Display for Data {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.words)
+    }
+}
+
+impl From<Data> for String {
+    fn from(data: Data) -> String {
+        match data.place {
+            Some(host) => format!("{}@{host}", data.words),
+            None => data.words,
+        }
     }
 }
 

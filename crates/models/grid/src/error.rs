@@ -51,7 +51,8 @@ pub enum Error {
     },
     /// A figure that is too old.
     #[error(
-        "{what} is {age_s:.0} s old, more than {age_max_s:.0} s: look again with `trimtab weather`, or raise --age"
+        "{what} is {age_s:.0} s old, more than {age_max_s:.0} s: look again with `trimtab weather`, or accept older ones \
+         (--age, \"age_s\")"
     )]
     Stale {
         /// The figure.
@@ -62,7 +63,7 @@ pub enum Error {
         age_max_s: f64,
     },
     /// A figure that an answer needs and nobody gave.
-    #[error("{what} is not known: `trimtab weather` looks at it, --weather FILE gives it")]
+    #[error("{what} is not known: `trimtab weather` looks at it, --weather FILE or \"facts\" give it")]
     NoFigure {
         /// The figure.
         what: String,
@@ -84,6 +85,14 @@ pub enum Error {
         what: String,
         /// How far.
         ahead_s: f64,
+    },
+    /// Facts as another version of trimtab writes them.
+    #[error("facts have version {version}, and {understood} is understood")]
+    FactsVersion {
+        /// Theirs.
+        version: u32,
+        /// Ours.
+        understood: u32,
     },
     /// Two facts of one thing.
     #[error("{what} is given twice, with different values")]

@@ -118,6 +118,24 @@ impl Facts {
         }
     }
 
+    /// Adds figures of a host; of two of one thing the younger stays.
+    pub fn add_host(&mut self, name: &str, host: Host) {
+        let known = self.hosts.entry(name.to_owned()).or_default();
+        let younger = |old: &mut Option<Figure>, new: Option<Figure>| {
+            let age_s = |figure: &Figure| figure.age_s.unwrap_or(0.0);
+            if let Some(new) = new
+                && old.as_ref().is_none_or(|old| age_s(&new) <= age_s(old))
+            {
+                *old = Some(new);
+            }
+        };
+        younger(&mut known.cpu_share, host.cpu_share);
+        younger(&mut known.memory_free_bytes, host.memory_free_bytes);
+        known.software = host.software.or(known.software.take());
+        known.send_bytes_per_s = host.send_bytes_per_s.or(known.send_bytes_per_s);
+        known.receive_bytes_per_s = host.receive_bytes_per_s.or(known.receive_bytes_per_s);
+    }
+
     /// True if something is known of this host.
     pub fn knows(&self, host: &str) -> bool {
         self.hosts.contains_key(host)

@@ -13,6 +13,7 @@ use crate::plan::{Plan, Transfers};
 use crate::quantity::{Quantity, SHARE_INSIDE};
 use crate::routines::{Impossible, Routines};
 use crate::run::{Ran, run};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ const NAMED_MAX: usize = 3;
 const ROUNDING: f64 = 1e-9;
 
 /// All that is said.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Answer {
     /// The share of ends that intervals are to hold.
     pub share_inside: f64,
@@ -39,7 +40,7 @@ pub struct Answer {
 }
 
 /// An alternative.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Outlook {
     /// Its name.
     pub name: String,
@@ -62,7 +63,7 @@ pub struct Outlook {
 }
 
 /// The kinds of steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// A routine runs.
@@ -72,7 +73,7 @@ pub enum StepKind {
 }
 
 /// A step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepOutlook {
     /// Its kind.
     pub kind: StepKind,

@@ -5,7 +5,8 @@
 use crate::data::{Data, is_name};
 use crate::error::Error;
 use crate::quantity::Written;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of the file that is understood.
@@ -16,7 +17,7 @@ const ALTERNATIVES_MAX: usize = 1000;
 const STEPS_MAX: usize = 200;
 
 /// A plan, as its file says it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`PLAN_VERSION`].
@@ -35,7 +36,7 @@ pub struct Plan {
 }
 
 /// How hosts send and receive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfers {
     /// All that can go at the same time does, and shares links.
@@ -46,7 +47,7 @@ pub enum Transfers {
 }
 
 /// One way.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Alternative {
     /// Its name.
@@ -56,7 +57,7 @@ pub struct Alternative {
 }
 
 /// A step: `run` on a host, or `send` to a host. Data that a step takes come by themselves.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
     /// The routine that is run.
@@ -80,7 +81,7 @@ pub struct Step {
 }
 
 /// A size.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Argument {
     /// A number.

@@ -2,13 +2,15 @@
 //!
 //! Next: `facts`, which is full of them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The share of values that intervals are to hold.
 pub const SHARE_INSIDE: f64 = 0.9;
 
 /// A quantity, with the interval in which it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "GridQuantity")]
 pub struct Quantity {
     /// The expected value.
     pub value: f64,
@@ -51,7 +53,7 @@ impl Quantity {
 }
 
 /// A quantity as people write it: a number, or an object with its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Written {
     /// A number, without an interval.

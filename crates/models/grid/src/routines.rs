@@ -3,6 +3,7 @@
 //! Next: `build`, which asks.
 
 use crate::quantity::Quantity;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ pub trait Routines {
 }
 
 /// Why something can't be done there at all: FAST's -1, as a reason.
-#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Impossible {
     /// Too little memory is free.

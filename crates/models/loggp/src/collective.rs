@@ -22,13 +22,14 @@
 
 use crate::error::Error;
 use crate::fit::Time;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Ranks of a collective at most.
 const RANKS_MAX: u32 = 1 << 24;
 
 /// A collective of which times are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
     /// `MPI_Barrier`.
@@ -70,7 +71,7 @@ impl Collective {
 }
 
 /// The messages that make up a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// Each rank tells ever farther ones.
@@ -92,7 +93,7 @@ pub enum Algorithm {
 }
 
 /// The time of a collective that nobody has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CollectiveTime {
     /// The algorithm that is quickest.
     pub algorithm: Algorithm,

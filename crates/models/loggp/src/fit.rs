@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::line::{Line, line, measure};
 use crate::random::Random;
 use crate::sample::{Point, Sample, middle, points};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Sizes that a line needs,
@@ -44,7 +45,8 @@ pub struct Figure {
 }
 
 /// A time with its 90% interval, seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "LinkTime")]
 pub struct Time {
     /// The time.
     pub value_s: f64,

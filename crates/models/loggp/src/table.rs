@@ -5,6 +5,7 @@
 use crate::collective::Collective;
 use crate::fit::Time;
 use crate::sample::middle;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ pub struct Recorded {
 }
 
 /// An answer from collectives that were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Seen {
     /// The time.
     pub time: Time,

@@ -53,7 +53,7 @@ pid_t trimtab_pid(const trimtab_job *job);
  * or -1: it was found and not started. A window that goes on is waited for. */
 int trimtab_end(trimtab_job *job);
 
-/* Asks for a forecast: what is "job", "corun", "comp", "size" or "queue", and question is JSON as docs/api.md describes it. It is the site's
+/* Asks for a forecast: what is the last word of a path /v1/forecasts/..., as "job" or "corun", and question is JSON as docs/api.md describes it. It is the site's
  * controller that is asked (TRIMTAB_CONTROLLER, TRIMTAB_IDENTITY); without one it is `trimtab forecast`, for questions that name
  * windows, and "job" may be a process id. */
 int trimtab_forecast(const char *what, const char *question, char **answer);

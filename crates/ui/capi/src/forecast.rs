@@ -27,7 +27,9 @@ pub(crate) fn forecast(what: &str, question: &str) -> Result<Said, Error> {
 /// True if the answer, or a job in it, says why something is missing.
 fn is_partial(answer: &Value) -> bool {
     let jobs = answer["jobs"].as_array().into_iter().flatten();
-    jobs.chain([answer]).any(|part| NO_CLAIM.iter().any(|field| part[*field].is_string()))
+    let is_silent = jobs.chain([answer]).any(|part| NO_CLAIM.iter().any(|field| part[*field].is_string()));
+    let none_is_chosen = answer.get("chosen").is_some_and(Value::is_null);
+    is_silent || none_is_chosen || answer["time"]["is_outside"] == true
 }
 
 /// The words of `trimtab forecast` for a question.
@@ -38,14 +40,21 @@ fn words(what: &str, question: &Value) -> Result<Vec<String>, Error> {
     for (field, value) in fields {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         match (what, field.as_str()) {
-            ("job", "job") | ("comp" | "size", "model") => words.push(text),
+            ("job", "job") | ("comp" | "size" | "total" | "place", "model") | ("collective", "collective") => {
+                words.push(text)
+            }
             ("job", "newest_s") => words.push(format!("--newest={text}")),
-            ("comp" | "size", "host") => words.push(format!("--host={text}")),
-            ("comp" | "size", "args") => {
+            ("comp" | "size" | "total", "host") => words.push(format!("--host={text}")),
+            ("comp" | "size" | "total" | "place", "args") | ("comm" | "total" | "place", "data" | "result") => {
                 for (name, size) in value.as_object().into_iter().flatten() {
-                    words.push(format!("--args={name}={size}"));
+                    let size = size.as_str().map_or_else(|| size.to_string(), str::to_owned);
+                    words.push(format!("--{field}={name}={size}"));
                 }
             }
+            ("comm" | "total" | "place", "in_turn") if value == true => words.push("--in-turn".to_owned()),
+            ("comm" | "total" | "place", "in_turn") if value == false => {}
+            ("comm" | "total" | "place", "age_s") => words.push(format!("--age={text}")),
+            ("comm", "to") | ("collective", "ranks" | "bytes" | "mpi") => words.push(format!("--{field}={text}")),
             ("corun", "jobs" | "with") => {
                 if field == "with" {
                     words.push("--with".to_owned());
@@ -57,7 +66,7 @@ fn words(what: &str, question: &Value) -> Result<Vec<String>, Error> {
                 let letters = value.as_array().into_iter().flatten().map(|one| one["job"].as_str().unwrap_or_default());
                 words.extend(letters.zip(named).map(|(job, window)| format!("--alone={job}={window}")));
             }
-            ("corun", "offset_s" | "on") => {
+            ("corun", "offset_s" | "on") | ("place", "on") | ("collective", "hosts") => {
                 let all = value.as_array().into_iter().flatten();
                 let all: Vec<String> =
                     all.map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
@@ -101,6 +110,17 @@ mod tests {
                 "a-1 --on=n1,n2 --with b-2",
             ),
             ("queue", json!({ "nodes": 4, "time_s": 7200 }), "--nodes=4 --time=7200s"),
+            ("comm", json!({ "data": { "A": "bytes:10MB@n1" }, "to": "n2" }), "--data=A=bytes:10MB@n1 --to=n2"),
+            (
+                "place",
+                json!({ "model": "sort", "args": { "n": "A.rows" }, "on": ["n1", "n2"], "in_turn": true }),
+                "--args=n=A.rows --in-turn sort --on=n1,n2",
+            ),
+            (
+                "collective",
+                json!({ "collective": "alltoall", "ranks": 16, "bytes": 1024, "hosts": ["n1"] }),
+                "--bytes=1024 alltoall --hosts=n1 --ranks=16",
+            ),
         ] {
             let found = words(what, &question).expect(what);
             assert_eq!(found[3..].join(" "), expected, "{what}");

@@ -14,7 +14,9 @@ use anyhow::{Context, bail};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
-use trimtab_controller::forecasts::{Corun, CorunMade, CorunQuestion, CorunSide, alone_stored, corun, profile_kept};
+use trimtab_controller::forecasts::{
+    Corun, CorunMade, CorunQuestion, CorunSide, Unknown, alone_stored, corun, profile_kept,
+};
 use trimtab_engine::corun::JobOutlook;
 use trimtab_engine::{Engine, Found, Length, Options, Window, own, usual_options};
 use trimtab_store::{Forecast, History};
@@ -122,7 +124,7 @@ impl Way<'_> {
         let alone = match alone {
             Some(alone) => Ok(alone),
             None if is_together && is_live => alone_stored(&self.kept.store(), &now)?,
-            None => Err("no window of it alone was given (--alone)".to_owned()),
+            None => Err(Unknown::NoneGiven),
         };
         let name = given.name.unwrap_or_else(|| now.job.id.clone());
         let profile = match is_together {

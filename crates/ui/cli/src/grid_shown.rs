@@ -1,112 +1,45 @@
-//! The output of forecasts of data and routines on hosts and links: lines for people, and JSON.
+//! The page of forecasts of data and routines on hosts and links.
 //!
-//! Next: `grid`, which finds it; docs/forecasts.md describes the fields.
+//! Next: `grid`, which finds the answer; docs/forecasts.md describes it.
 
-use crate::grid_facts::Source;
 use crate::output;
-use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_engine::grid::{Answer, Outlook, Quantity, StepKind, StepOutlook};
+use trimtab_controller::forecasts::grid::{Outlook, Quantity, StepKind, StepOutlook};
+use trimtab_controller::forecasts::{GridAnswer, GridKind};
 
-/// Version of the JSON's shape: fields may be added to it, and nothing else changes.
-const JSON_VERSION: u32 = 1;
-
-/// The four questions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Data to a host.
-    Comm,
-    /// A routine on a host.
-    Total,
-    /// A routine on each host.
-    Place,
-    /// Alternatives.
-    Plan,
-}
-
-impl Asked {
-    fn word(self) -> &'static str {
-        match self {
-            Asked::Comm => "comm",
-            Asked::Total => "total",
-            Asked::Place => "place",
-            Asked::Plan => "plan",
-        }
+/// The lines.
+pub fn page(answer: &GridAnswer) -> String {
+    let mut text = String::new();
+    let is_one = matches!(answer.asked, GridKind::Comm | GridKind::Total);
+    for (place, at) in answer.answer.order.iter().enumerate() {
+        let one = &answer.answer.alternatives[*at];
+        let number = if is_one { String::new() } else { format!("{:>2}  ", place + 1) };
+        let name = if answer.asked == GridKind::Comm { format!("to {}", one.name) } else { one.name.clone() };
+        let _ = writeln!(text, "{number}{name}: {}", end_words(one));
     }
-}
-
-/// All that is shown.
-pub struct Shown {
-    /// The question.
-    pub asked: Asked,
-    /// The answer.
-    pub answer: Answer,
-    /// Where facts came from.
-    pub source: Source,
-    /// When, seconds since 1970.
-    pub made_unix_s: f64,
-}
-
-impl Shown {
-    /// The alternative that ends first, if any has a time.
-    pub fn best(&self) -> Option<&Outlook> {
-        self.answer.chosen.map(|at| &self.answer.alternatives[at])
+    let Some(best) = answer.best() else { return text };
+    if answer.answer.is_choice_sure == Some(false) {
+        text += "    the first one is not surely better: what it saves is less than its interval\n";
     }
-
-    /// The JSON.
-    pub fn json(&self) -> anyhow::Result<Value> {
-        let mut object = serde_json::to_value(&self.answer)?;
-        let end = self.best().and_then(|best| best.end_s);
-        let head = json!({
-            "version": JSON_VERSION,
-            "asked": self.asked.word(),
-            "made_unix_s": self.made_unix_s,
-            "facts_from": self.source.word(),
-            "unit": "seconds",
-            "value": end.map(|end| end.value),
-            "lower": end.and_then(|end| end.lower),
-            "upper": end.and_then(|end| end.upper),
-        });
-        if let (Value::Object(object), Value::Object(head)) = (&mut object, head) {
-            object.extend(head);
-        }
-        Ok(object)
+    if !is_one {
+        let _ = writeln!(text, "\n{}:", best.name);
     }
-
-    /// The lines.
-    pub fn page(&self) -> String {
-        let mut text = String::new();
-        let is_one = matches!(self.asked, Asked::Comm | Asked::Total);
-        for (place, at) in self.answer.order.iter().enumerate() {
-            let one = &self.answer.alternatives[*at];
-            let number = if is_one { String::new() } else { format!("{:>2}  ", place + 1) };
-            let name = if self.asked == Asked::Comm { format!("to {}", one.name) } else { one.name.clone() };
-            let _ = writeln!(text, "{number}{name}: {}", end_words(one));
-        }
-        let Some(best) = self.best() else { return text };
-        if self.answer.is_choice_sure == Some(false) {
-            text += "    the first one is not surely better: what it saves is less than its interval\n";
-        }
-        if !is_one {
-            let _ = writeln!(text, "\n{}:", best.name);
-        }
-        let mut steps: Vec<&StepOutlook> = best.steps.iter().collect();
-        steps.sort_by(|one, other| one.begins_s.total_cmp(&other.begins_s));
-        steps.into_iter().for_each(|step| text += &step_line(step));
-        if best.steps.len() > 1 {
-            text += "  * the critical path: each of these waits for the one before it\n";
-        }
-        for line in &best.because {
-            let _ = writeln!(text, "  {line}");
-        }
-        match best.oldest_age_s {
-            Some(age_s) => {
-                let _ = writeln!(text, "  the oldest figure is {} old", output::time(age_s));
-            }
-            None => text += "  figures are as given, without an age\n",
-        }
-        text
+    let mut steps: Vec<&StepOutlook> = best.steps.iter().collect();
+    steps.sort_by(|one, other| one.begins_s.total_cmp(&other.begins_s));
+    steps.into_iter().for_each(|step| text += &step_line(step));
+    if best.steps.len() > 1 {
+        text += "  * the critical path: each of these waits for the one before it\n";
     }
+    for line in &best.because {
+        let _ = writeln!(text, "  {line}");
+    }
+    match best.oldest_age_s {
+        Some(age_s) => {
+            let _ = writeln!(text, "  the oldest figure is {} old", output::time(age_s));
+        }
+        None => text += "  figures are as given, without an age\n",
+    }
+    text
 }
 
 fn end_words(one: &Outlook) -> String {

@@ -8,14 +8,9 @@ use crate::given_window::file_or_stored;
 use crate::{links_shown, output};
 use anyhow::Context;
 use std::path::PathBuf;
-use trimtab_engine::links::{CollectiveAsked, Links};
+use trimtab_controller::forecasts::{CollectiveAsked, CollectiveMade, Links, newest_windows};
 use trimtab_store::Store;
 use trimtab_types::report::Report;
-
-/// Jobs of the store that are looked at, those with the newest windows,
-const JOBS_MAX: usize = 64;
-/// and windows of each, the newest.
-const WINDOWS_MAX: usize = 16;
 
 /// `trimtab model links`.
 pub fn list(options: &LinksOptions, store: &Option<PathBuf>) -> anyhow::Result<u8> {
@@ -44,29 +39,18 @@ pub fn collective(options: &CollectiveOptions, store: &Option<PathBuf>) -> anyho
         mpi: options.mpi.clone(),
     };
     let links = Links::of(&windows(store, &options.windows)?);
-    let answer = links.collective(&asked)?;
+    let made = CollectiveMade::of(&asked, &links)?;
     match &options.json {
-        Some(path) => {
-            let value = links_shown::answer_as_json(&asked, &answer, &links);
-            output::write(path, &serde_json::to_string_pretty(&value)?)?;
-        }
-        None => output::print_text(&links_shown::answer(&asked, &answer, &links))?,
+        Some(path) => output::write(path, &serde_json::to_string_pretty(&made)?)?,
+        None => output::print_text(&links_shown::answer(&made))?,
     }
-    Ok(if answer.time.is_outside { PARTIAL } else { DONE })
+    Ok(if made.time.is_outside { PARTIAL } else { DONE })
 }
 
 /// The windows that are named, or the newest ones of the store.
-fn windows(store: &Option<PathBuf>, named: &[String]) -> anyhow::Result<Vec<Report>> {
+pub fn windows(store: &Option<PathBuf>, named: &[String]) -> anyhow::Result<Vec<Report>> {
     if !named.is_empty() {
         return named.iter().map(|text| file_or_stored(store, text)).collect();
     }
-    let store = Store::open_to_show(store.as_deref())?;
-    let mut reports = Vec::new();
-    for job in store.list_jobs()?.into_iter().filter(|job| job.windows > 0).take(JOBS_MAX) {
-        let windows = store.windows(&job.id)?;
-        for window in windows.iter().rev().take(WINDOWS_MAX) {
-            reports.push(store.window(&job.id, window.number)?);
-        }
-    }
-    Ok(reports)
+    Ok(newest_windows(&Store::open_to_show(store.as_deref())?)?)
 }

@@ -26,6 +26,7 @@ pub fn run(command: &ModelCommand, store: &Option<PathBuf>) -> anyhow::Result<u8
         ModelCommand::Show { name, json } => show(name, store, json.as_deref()),
         ModelCommand::Pressure(options) => crate::pressure::run(options, store),
         ModelCommand::Links(options) => crate::links::list(options, store),
+        ModelCommand::Pairs(options) => crate::pairs::list(options, store),
     }
 }
 

@@ -133,6 +133,8 @@ fn program(options: &PressureOptions, kept: &Kept, job: &str) -> anyhow::Result<
     let mut whole = serde_json::to_value(&content)?;
     whole["job"] = first.job.id.as_str().into();
     whole["program"] = first.job.program.as_str().into();
+    whole["build"] = row.of.build.as_str().into();
+    whole["arguments_hash"] = row.of.arguments_hash.as_str().into();
     whole["ranks"] = first.job.ranks.into();
     whole["host"] = row.host.as_str().into();
     whole["made_unix_s"] = row.made_unix_s.into();

@@ -304,7 +304,7 @@ fn a_wait_that_nothing_tells_of_is_not_claimed_and_wrong_questions_are_refused()
     let of_log = ["--time", "1h", "--jobs", &log];
     for (path, words, code, said) in [
         (folder.path(), nodes.to_vec(), 2, disabled),
-        (&old, nodes.to_vec(), 2, "say --partition NAME, one of long, short"),
+        (&old, nodes.to_vec(), 2, "one of long, short"),
         (
             &old,
             [&nodes[..], &["--partition", "none"]].concat(),
@@ -313,7 +313,7 @@ fn a_wait_that_nothing_tells_of_is_not_claimed_and_wrong_questions_are_refused()
         ),
         (&old, [&nodes[..], &["--partition", "long", "--user", "nobody"]].concat(), 2, "no job is nobody's"),
         (&old, [&nodes[..], &["--partition", "long"]].concat(), 1, "no claim: the latest job began"),
-        (folder.path(), [&of_log[..], &["--nodes", "2"]].concat(), 2, "counts processors: say --processors N"),
+        (folder.path(), [&of_log[..], &["--nodes", "2"]].concat(), 2, "counts processors: say how many (--processors,"),
         (folder.path(), [&of_log[..], &["--processors", "4", "--user", "3"]].concat(), 0, "4 processors for 60.0 min"),
         (folder.path(), vec!["--nodes", "2", "--time", "60"], 2, "give a time with its unit"),
         (folder.path(), vec!["--time", "1h"], 2, "--nodes"),

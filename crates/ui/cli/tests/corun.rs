@@ -280,6 +280,12 @@ fn two_jobs_that_share_processors_are_measured_and_their_ends_forecast() {
     let judged: Value = serde_json::from_str(&home.trimtab(&["backtest", "--json", "-"]).stdout).expect("JSON");
     let forecasts = judged["forecasts"].as_array().expect("a list");
     assert!(forecasts.len() == 2 && forecasts.iter().all(|one| one["method"] == "jobs together"), "{judged}");
+    let said = home.trimtab(&["model", "pairs", "--json", "-"]);
+    let table: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let known = table["beside"].as_array().expect("a list").iter().filter(|row| row["slowdown"].is_object()).count();
+    assert!(said.code == 0 && known == 2 && number(&table["pairs"][0]["progress"]) > 0.3, "{table}");
+    let page = home.trimtab(&["model", "pairs"]);
+    assert!(page.code == 0 && page.stdout.contains("beside turns (2 ranks): "), "{page:?}");
     // Windows alone are there for a prediction, by their names in the store.
     let page = home.trimtab(&["forecast", "corun", &long_alone, &short_alone]);
     assert!(page.code == 0 && page.stdout.contains("predicted from processors"), "{page:?}");

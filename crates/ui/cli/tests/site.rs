@@ -83,6 +83,11 @@ fn agents_tell_the_weather_of_their_hosts(site: &Site<'_>) {
     let output = forecast("nowhere");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("unknown host \"nowhere\""), "{said}");
+    let asked = serde_json::json!({ "data": { "A": format!("bytes:1MB@{one}") }, "to": two }).to_string();
+    let (status, answer) = site.http("POST", "/v1/forecasts/comm", Some(&asked), &user);
+    let is_answer = answer["facts_from"] == "site" && answer["value"].as_f64().is_some_and(|seconds| seconds > 0.0);
+    assert!(status == 200 && is_answer && answer["lower"].as_f64() < answer["value"].as_f64(), "{status} {answer}");
+    assert!(answer["alternatives"][0]["oldest_age_s"].as_f64().is_some_and(|age_s| age_s >= 0.0), "{answer}");
     println!("sensing costs {} of a processor", found["cost"]["agent_share"]);
     for (words, expected) in [
         (&["--host", "nowhere"][..], "unknown host: nowhere"),

@@ -56,12 +56,12 @@ impl Site {
     }
 }
 
-fn number(value: &Value) -> f64 {
+pub(super) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// A refusal: its number, and its words.
-fn refused(client: &Client, path: &str, question: &Value) -> (u16, String) {
+pub(super) fn refused(client: &Client, path: &str, question: &Value) -> (u16, String) {
     match client.post::<Value>(path, question) {
         Err(SiteError::Refused { status, what }) => (status, what),
         other => panic!("{question}: {other:?}"),
@@ -209,7 +209,7 @@ fn a_model_is_kept_by_an_administrator_and_asked_by_all() {
     assert!(found["because"].to_string().contains("impossible: the host has 1 GiB"), "{found}");
     for (question, expected, words) in [
         (question("n9", json!({ "n": 1 })), 404, "nothing is known of host"),
-        (question("n1", json!({})), 422, "lacks n"),
+        (question("n1", json!({})), 422, "lack n"),
         (question("n1", json!({ "n": 1, "m": 2 })), 422, "no parameter m"),
         (question("n1", json!({ "n": -1 })), 422, "above zero"),
         (json!({ "model": "other", "host": "n1", "args": { "n": 1 } }), 404, "there are sort"),

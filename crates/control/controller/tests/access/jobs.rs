@@ -9,7 +9,7 @@ use trimtab_store::Store;
 use trimtab_types::report::Report;
 
 /// A report of a window at home, where it has other names than at the site.
-fn report(program: &str) -> Report {
+pub(super) fn report(program: &str) -> Report {
     let job = json!({
         "id": "home-9", "program": program, "arguments": ["--size", "64"], "ranks": 1, "mpi": "MPICH 4.0.2",
         "hosts": ["n1"], "builds": [], "started_unix_s": 1_795_234_000.25,

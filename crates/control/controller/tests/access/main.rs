@@ -5,11 +5,13 @@
 
 mod calls;
 mod forecasts;
+mod grid;
 mod history;
 mod jobs;
 mod measuring;
 mod metrics;
 mod openapi;
+mod profiles;
 mod revoked;
 #[path = "../../../../ui/cli/tests/common_scopro/mod.rs"]
 mod scopro;

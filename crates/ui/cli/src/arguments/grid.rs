@@ -6,7 +6,7 @@ use super::numbers::positive;
 use super::site::SiteOptions;
 use clap::Args;
 use std::path::PathBuf;
-use trimtab_engine::grid::Data;
+use trimtab_controller::forecasts::grid::Data;
 
 /// Where facts of hosts and links come from, and where the answer goes.
 #[derive(Clone, Debug, Args)]

@@ -1,13 +1,13 @@
-//! The words of `model links` and `forecast collective`.
+//! The words of `model links`, `model pairs` and `forecast collective`.
 //!
 //! Next: `crate::links`, which carries them out.
 
 use super::numbers::count;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trimtab_engine::links::Collective;
+use trimtab_controller::forecasts::loggp::Collective;
 
-/// The options of `model links`.
+/// The options of `model links` and `model pairs`.
 #[derive(Clone, Debug, Args)]
 pub struct LinksOptions {
     /// Windows to look at: jobs or windows of the store, or files with a report's JSON; without any, the newest ones of the store

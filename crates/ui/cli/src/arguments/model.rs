@@ -36,6 +36,12 @@ pub enum ModelCommand {
     ///
     /// Exit codes: 0 all pairs of hosts are fitted; 1 some can't be, with the reason, or there are none; 2 an error.
     Links(LinksOptions),
+    /// List programs beside each other, as stored windows saw them: who slows whom by how much, and which pairs get on best
+    ///
+    /// docs/forecasts.md describes it.
+    ///
+    /// Exit codes: 0 a slowdown is known; 1 none is; 2 an error.
+    Pairs(LinksOptions),
     /// Have probes press on processors, cache and memory beside a job that runs, and keep how it is slowed and how much it presses
     /// itself: `trimtab forecast corun` then predicts it beside others before they meet
     ///

@@ -91,6 +91,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab forecast place NAME --args n=4096 --data A=dense:double:4096x4096@n1", PLACED),
             ("trimtab forecast plan FILE", PLANNED),
             ("trimtab model pressure 4711 --yes", PROFILED),
+            ("trimtab model pairs", TOGETHER),
             ("trimtab model links", LINKED),
             ("trimtab forecast collective alltoall --bytes 1M --ranks 16", LINKED),
             ("trimtab backtest", Like("the_end_of_a_job_is_forecast_and_judged")),
@@ -240,6 +241,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
                 "trimtab forecast job PID|JOB [--within S] [--newest S] [--until-end] [--json FILE]",
                 Like("the_end_of_a_job_is_forecast_and_judged"),
             ),
+            ("trimtab model pairs [WINDOW ...] [--json FILE]", TOGETHER),
             ("trimtab forecast job --slurm JOB", Like("all_commands_on_jobs_of_several_nodes")),
             ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
             (

@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-loggp`, which fits; `trimtab_types::report::MessageTimes` for what a window saw.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_loggp::{Collective, CollectiveTime, LinkFit, Recorded, Sample, Seen, Table, Time, collective_time, fit};
@@ -130,7 +131,7 @@ pub struct CollectiveAsked {
 }
 
 /// How it was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Windows saw such collectives.

@@ -1,57 +1,81 @@
 //! Routines as the store's models know them, for forecasts on several hosts.
 //!
-//! Next: `grid`, which asks; `forecast_sizes` for one host and one routine.
+//! Next: `grid_answer`, which asks; `sizes` for one host and one routine.
 
-use crate::engine::Kept;
+use crate::error::Error;
+use crate::models::{Named, all_models, stray_words, time_words};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use trimtab_controller::forecasts::{Named, all_models, stray_words, time_words};
-use trimtab_engine::grid::{Needs, NoNeeds, Quantity, Routines};
-use trimtab_engine::routine::{Forecast, Scale};
-use trimtab_engine::{Basis, HostKind, Speed, host_kind_here, host_name, speed_here};
-use trimtab_store::{History, KnownHost};
+use trimtab_grid::{Needs, NoNeeds, Quantity, Routines};
+use trimtab_routine::{Basis, Forecast, HostKind, Scale, Speed};
+use trimtab_store::{History, KnownHost, Store};
 
-/// All models of the store, and the hosts that it knows.
-pub struct Models {
+/// The host on which a question is asked: it can be looked at now.
+#[derive(Clone, Debug)]
+pub struct Here {
+    /// Its name.
+    pub name: String,
+    /// Looks at its kind.
+    pub kind: fn() -> HostKind,
+    /// Measures its speed, which takes some tenths of a second.
+    pub speed: fn() -> Speed,
+}
+
+/// All models of a store, and the hosts that it knows.
+#[derive(Debug)]
+pub struct GridModels {
     named: Vec<Named>,
     hosts: Vec<KnownHost>,
-    here: String,
-    /// Measuring it takes some tenths of a second.
+    here: Option<Here>,
     speed_here: OnceCell<Speed>,
 }
 
-impl Models {
-    /// Those of a store.
-    pub fn of(kept: &Kept) -> anyhow::Result<Models> {
-        let hosts = kept.store().hosts()?;
-        Ok(Models { named: all_models(&kept.store())?, hosts, here: host_name(), speed_here: OnceCell::new() })
+impl GridModels {
+    /// Those of a store; without `here` only hosts that it knows can be asked about.
+    ///
+    /// # Errors
+    /// Those of the store, and models that can't be read.
+    pub fn of(store: &Store, here: Option<Here>) -> Result<GridModels, Error> {
+        Ok(GridModels { named: all_models(store)?, hosts: store.hosts()?, here, speed_here: OnceCell::new() })
     }
 
-    /// The kind of a host, and its speed where that was stored.
-    fn host(&self, name: &str) -> Result<(HostKind, Option<Speed>), String> {
-        if name == self.here || name == "localhost" {
-            return Ok((host_kind_here(), None));
-        }
-        let known = self.hosts.iter().find(|host| host.name == name);
-        let found = known.and_then(|host| Some((serde_json::from_str(&host.kind).ok()?, &host.speed)));
-        match found {
-            Some((kind, speed)) => Ok((kind, serde_json::from_str(speed).ok())),
-            None => Err(format!(
-                "how fast host {name} computes is not known: run `trimtab model fit` on it, with this store, or give the step `seconds`"
-            )),
+    fn as_here(&self, name: &str) -> Option<&Here> {
+        self.here.as_ref().filter(|here| name == here.name || name == "localhost")
+    }
+
+    fn known(&self, name: &str) -> Result<&KnownHost, String> {
+        self.hosts.iter().find(|host| host.name == name).ok_or_else(|| unknown(name))
+    }
+
+    fn kind(&self, name: &str) -> Result<HostKind, String> {
+        match self.as_here(name) {
+            Some(here) => Ok((here.kind)()),
+            None => serde_json::from_str(&self.known(name)?.kind).map_err(|_| unknown(name)),
         }
     }
 
-    fn scale(&self, speed: Option<Speed>, named: &Named) -> Scale {
-        let speed = speed.unwrap_or_else(|| *self.speed_here.get_or_init(speed_here));
-        let (least, most) = speed.times_of(&named.content.speed);
-        Scale { least, most }
+    fn speed(&self, name: &str) -> Result<Speed, String> {
+        match self.as_here(name) {
+            Some(here) => Ok(*self.speed_here.get_or_init(here.speed)),
+            None => serde_json::from_str(&self.known(name)?.speed).map_err(|_| unknown(name)),
+        }
+    }
+
+    fn scale(&self, host: &str, named: &Named) -> Result<Scale, String> {
+        let (least, most) = self.speed(host)?.times_of(&named.content.speed);
+        Ok(Scale { least, most })
     }
 }
 
-impl Routines for Models {
+fn unknown(host: &str) -> String {
+    format!(
+        "how fast host {host} computes is not known: run `trimtab model fit` on it, with this store, or give the step `seconds`"
+    )
+}
+
+impl Routines for GridModels {
     fn needs(&self, routine: &str, host: &str, arguments: &BTreeMap<String, f64>) -> Result<Needs, NoNeeds> {
-        let (kind, speed) = self.host(host).map_err(NoNeeds::Wrong)?;
+        let kind = self.kind(host).map_err(NoNeeds::Wrong)?;
         let of_name = || self.named.iter().filter(|named| named.kept.name == routine);
         let alike = of_name().find(|named| named.content.host_kind == kind);
         let Some(named) = alike.or_else(|| of_name().next()) else {
@@ -62,12 +86,15 @@ impl Routines for Models {
         };
         let content = &named.content;
         let sizes = sizes(routine, &content.parameters, arguments).map_err(NoNeeds::Wrong)?;
-        let scale = alike.is_none().then(|| self.scale(speed, named));
+        let scale = match alike {
+            Some(_) => None,
+            None => Some(self.scale(host, named).map_err(NoNeeds::Wrong)?),
+        };
         if let Some(stray) = content.time.stray {
             let factor = scale.map_or(1.0, |scale| (scale.least * scale.most).sqrt());
             return Err(NoNeeds::NoTime { why: stray_words(stray), usual_s: Some(factor * content.time.typical) });
         }
-        let wrong = |error: trimtab_engine::routine::Error| NoNeeds::Wrong(format!("{routine}: {error}"));
+        let wrong = |error: trimtab_routine::Error| NoNeeds::Wrong(format!("{routine}: {error}"));
         let Some(time) = content.time.at(&sizes).map_err(wrong)? else {
             return Err(NoNeeds::NoTime { why: format!("the model of {routine} has no terms"), usual_s: None });
         };
@@ -86,7 +113,9 @@ fn sizes(routine: &str, parameters: &[String], given: &BTreeMap<String, f64>) ->
     if let Some(unknown) = given.keys().find(|name| !parameters.contains(name)) {
         return Err(format!("the model {routine} has no parameter {unknown}; it has {}", parameters.join(", ")));
     }
-    let size = |name: &String| given.get(name).copied().ok_or_else(|| format!("{routine}: --args lacks {name}=SIZE"));
+    let size = |name: &String| {
+        given.get(name).copied().ok_or_else(|| format!("{routine}: the size {name} is not among its arguments"))
+    };
     parameters.iter().map(size).collect()
 }
 

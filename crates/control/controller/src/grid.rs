@@ -1,0 +1,143 @@
+//! Questions about data and routines on hosts and links over HTTP.
+//!
+//! Facts come with the question, or are the site's: hosts are asked at that moment through their agents; of a pair the newest
+//! probe counts while it is young enough, else the pair is probed, one after the other.
+//!
+//! Next: `trimtab-forecasts` for questions and answers, `weather` for agents and probes; docs/api.md for the words.
+
+use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
+use crate::foresight::unix_s;
+use crate::said_as_facts::{host_of_agent, link_of_pair};
+use crate::state::Controller;
+use crate::weather::{probe, sensed};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use trimtab_forecasts::grid::{Facts, Host, Plan};
+use trimtab_forecasts::{
+    CollectiveMade, CollectiveQuestion, CommAsked, Error, FactsFrom, GridAnswer, GridAsked, GridModels, LinkError,
+    Links, PlaceAsked, PlanAsked, TotalAsked, newest_windows, stored_link,
+};
+use trimtab_types::notice;
+
+/// Pairs that one question may have probed: each takes some seconds.
+const PROBES_MAX: usize = 16;
+
+/// `POST /v1/forecasts/comm`.
+pub(crate) async fn comm(state: Shared, caller: Caller, body: Bytes) -> Result<Json<GridAnswer>, Refusal> {
+    answer::<CommAsked>(state, caller, body).await
+}
+
+/// `POST /v1/forecasts/total`.
+pub(crate) async fn total(state: Shared, caller: Caller, body: Bytes) -> Result<Json<GridAnswer>, Refusal> {
+    answer::<TotalAsked>(state, caller, body).await
+}
+
+/// `POST /v1/forecasts/place`.
+pub(crate) async fn place(state: Shared, caller: Caller, body: Bytes) -> Result<Json<GridAnswer>, Refusal> {
+    answer::<PlaceAsked>(state, caller, body).await
+}
+
+/// `POST /v1/forecasts/plan`.
+pub(crate) async fn plan(state: Shared, caller: Caller, body: Bytes) -> Result<Json<GridAnswer>, Refusal> {
+    answer::<PlanAsked>(state, caller, body).await
+}
+
+async fn answer<T: DeserializeOwned + Into<GridAsked>>(
+    State(controller): Shared,
+    caller: Caller,
+    body: Bytes,
+) -> Result<Json<GridAnswer>, Refusal> {
+    asker(&caller)?;
+    let mut asked: GridAsked = read::<T>(&body)?.into();
+    let age_max_s = asked.age_max_s()?;
+    let mut facts = Facts { age_max_s, ..Facts::default() };
+    let facts_from = match asked.take_facts() {
+        Some(given) => {
+            facts.add_given(given, unix_s()).map_err(Error::from)?;
+            FactsFrom::Question
+        }
+        None => {
+            let state = controller.state();
+            facts.hosts.extend(state.places.all().iter().map(|place| (place.host.clone(), Host::default())));
+            FactsFrom::Site
+        }
+    };
+    let plan = asked.checked_plan(&controller.store(), &facts)?;
+    if facts_from == FactsFrom::Site {
+        facts = of_site(&controller, facts, &plan).await?;
+    }
+    off_thread(move || {
+        let models = GridModels::of(&controller.store(), None)?;
+        Ok(Json(asked.answer(&plan, (&facts, facts_from), &models, unix_s())?))
+    })
+    .await
+}
+
+/// Adds all that a plan needs. Where it is lenient, a host or a pair that does not answer is left out.
+async fn of_site(controller: &Arc<Controller>, mut facts: Facts, plan: &Plan) -> Result<Facts, Refusal> {
+    let is_lenient = plan.is_lenient;
+    let left_out = |refusal: Refusal| match is_lenient {
+        true => {
+            notice(&format!("left out of a ranking of hosts: {}", refusal.1));
+            Ok(())
+        }
+        false => Err(refusal),
+    };
+    let hosts: Vec<String> = plan.hosts().into_iter().filter(|host| facts.knows(host)).collect();
+    for host in hosts {
+        let (asked, name) = (controller.clone(), host.clone());
+        match off_thread(move || sensed(&asked, &name, 0)).await {
+            Ok(said) => facts.add_host(&host, host_of_agent(&said)),
+            Err(refusal) => left_out(refusal)?,
+        }
+    }
+    let known = plan.pairs().into_iter().filter(|(from, to)| facts.knows(from) && facts.knows(to));
+    let mut missing = Vec::new();
+    for (from, to) in known.collect::<Vec<(String, String)>>() {
+        match stored_link(&controller.store(), (&from, &to), unix_s(), facts.age_max_s)? {
+            Some(link) => facts.add_link(link),
+            None => missing.push((from, to)),
+        }
+    }
+    if missing.len() > PROBES_MAX {
+        let why = format!(
+            "{} pairs of hosts would have to be probed, and one question may have {PROBES_MAX} probed: name fewer hosts, or probe \
+             pairs before with POST /v1/weather/HOST/to/PEER",
+            missing.len()
+        );
+        return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, why));
+    }
+    for (from, to) in missing {
+        match probe(controller, from.clone(), to.clone()).await {
+            Ok(found) => facts.add_link(link_of_pair(&from, &to, &found)),
+            Err(refusal) => left_out(refusal)?,
+        }
+    }
+    Ok(facts)
+}
+
+/// `POST /v1/forecasts/collective`.
+pub(crate) async fn collective(
+    State(controller): Shared,
+    caller: Caller,
+    body: Bytes,
+) -> Result<Json<CollectiveMade>, Refusal> {
+    asker(&caller)?;
+    let asked = read::<CollectiveQuestion>(&body)?.asked()?;
+    off_thread(move || {
+        let windows = newest_windows(&controller.store())?;
+        let made = CollectiveMade::of(&asked, &Links::of(&windows)).map_err(|error| match error {
+            // Windows are of all users: which hosts they are on is in no answer.
+            LinkError::NoHost { host, .. } => Error::Unknown(format!(
+                "nothing is known of {host:?}: no window of such an MPI library has a rank on it"
+            )),
+            error => error.into(),
+        })?;
+        Ok(Json(made))
+    })
+    .await
+}

@@ -1,0 +1,67 @@
+//! Figures as sensors and probes saw them, with the interval that their kind has.
+//!
+//! Next: `facts`, which they become.
+
+use crate::facts::{Figure, Link};
+use crate::quantity::Quantity;
+
+/// A transfer took within this share of the time that one probe told (`limited_links_are_measured_as_they_are`).
+const ONE_PROBE: f64 = 0.1;
+/// The latency of later round trips is within this factor of that of one probe.
+const ONE_LATENCY: f64 = 2.0;
+/// The least share that counts: a share of nothing would be an end that never comes.
+const SHARE_LEAST: f64 = 1e-3;
+
+/// A value that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Looked {
+    /// The value.
+    pub value: f64,
+    /// The interval of later ones; `None`: not known.
+    pub ends: Option<(f64, f64)>,
+    /// Its age, seconds.
+    pub age_s: f64,
+}
+
+impl Looked {
+    /// As a figure.
+    pub fn figure(self) -> Figure {
+        Figure { quantity: Quantity::with(self.value, self.ends), age_s: Some(self.age_s), caution: None }
+    }
+
+    /// As the share of a processor.
+    pub fn share(self) -> Figure {
+        let within = |value: f64| value.clamp(SHARE_LEAST, 1.0);
+        let ends = self.ends.map(|(lower, upper)| (within(lower), within(upper)));
+        Looked { value: within(self.value), ends, ..self }.figure()
+    }
+}
+
+impl Link {
+    /// One that was looked at; an interval that is not known is that of one probe, with a caution that says so.
+    pub fn looked(from: &str, to: &str, bandwidth_bytes_per_s: Looked, latency_s: Looked) -> Link {
+        let mut missing = Vec::new();
+        if bandwidth_bytes_per_s.ends.is_none() {
+            missing.push("bandwidth is taken as within 10%, as that of transfers beside probes was");
+        }
+        if latency_s.ends.is_none() {
+            missing.push("latency as half to twice that");
+        }
+        let caution =
+            (!missing.is_empty()).then(|| format!("{from} to {to} was measured by one probe: {}", missing.join(", ")));
+        let figure = |looked: Looked, around: (f64, f64)| {
+            let looked = Looked { ends: looked.ends.or(Some(around)), ..looked };
+            Figure { caution: caution.clone(), ..looked.figure() }
+        };
+        let (bandwidth, latency) = (bandwidth_bytes_per_s.value, latency_s.value);
+        Link {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            bandwidth_bytes_per_s: figure(
+                bandwidth_bytes_per_s,
+                (bandwidth * (1.0 - ONE_PROBE), bandwidth * (1.0 + ONE_PROBE)),
+            ),
+            latency_s: figure(latency_s, (latency / ONE_LATENCY, latency * ONE_LATENCY)),
+        }
+    }
+}
