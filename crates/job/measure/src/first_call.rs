@@ -12,6 +12,7 @@
 use crate::clock::Clock;
 use crate::node::{has_static_mpi, program_name};
 use crate::reason::NoHold;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,7 +24,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_mpi::{Start, is_mpi_module, spellings};
-use trimtab_os::{MappingTable, Stopped, children_of, start_time_ticks};
+use trimtab_os::{MappingTable, children_of, start_time_ticks};
 use trimtab_session::{
     Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, TakeOver, interposers, is_loaded, leftover,
 };
@@ -35,7 +36,8 @@ use trimtab_types::report::HeldRank;
 static NAMES: LazyLock<Vec<String>> =
     LazyLock::new(|| ["MPI_Init", "MPI_Init_thread"].into_iter().flat_map(spellings).collect());
 
-/// Between two looks at the processes, and the same as so many times of what a look took.
+/// Between two looks at the processes, and the same as so many times the processor time of a look. On a busy machine a look lasts
+/// far longer than that, and ranks would leave `MPI_Init` before the next one.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_PARTS: u32 = 2;
 /// The part of the longest wait after which all are let go: probes take the rest of it to go in.
@@ -496,6 +498,12 @@ impl Held {
     }
 }
 
+/// Processor time of the calling thread.
+fn own_processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 /// A file by device and number.
 type FileId = (u64, u64);
 
@@ -522,7 +530,7 @@ impl Looker {
         let _ = trimtab_os::take_precedence();
         let own = Pid(std::process::id() as i32);
         while !self.end.load(Relaxed) {
-            let begun = Instant::now();
+            let begun = own_processor_time();
             let mut roots = (self.tops)();
             roots.extend(self.roots.lock().unwrap_or_else(PoisonError::into_inner).iter());
             for pid in descendants(&roots).into_iter().filter(|pid| *pid != own) {
@@ -531,7 +539,7 @@ impl Looker {
                 }
             }
             self.looks.fetch_add(1, Relaxed);
-            std::thread::sleep(LOOK.max(begun.elapsed() * LOOK_PARTS));
+            std::thread::sleep(LOOK.max(own_processor_time().saturating_sub(begun) * LOOK_PARTS));
         }
         self.busy.into_iter().for_each(|thread| drop(thread.join()));
     }
@@ -625,8 +633,8 @@ impl Holder {
 
     /// Should we be killed while it is stopped, it runs on.
     ///
-    /// The rest of a first try and the program's fault handlers are asked for before: the process is stopped for that, too,
-    /// and it can't be stopped twice at once.
+    /// The rest of a first try is looked for before: the process is stopped for that, too, and it can't be stopped twice at
+    /// once. Its fault handlers are asked for in the same stop: on a busy machine that takes longer than `MPI_Init`.
     fn hold(&self, pid: Pid) -> Result<Gathering, Refused> {
         let _claim = Claim::of(pid)?;
         match leftover::find(pid)? {
@@ -642,8 +650,7 @@ impl Holder {
                 };
             }
         }
-        let handlers = FaultHandlers::of(pid);
-        let stopped = Stopped::stop(pid).map_err(Error::from)?;
+        let (stopped, handlers) = FaultHandlers::with_stop(pid)?;
         if start_of(pid) == Some(Start::Behind) {
             return Err(Refused::Final(NoHold::SeenLate));
         }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use trimtab_mpi::Start;
 use trimtab_symbols::Image;
 use trimtab_types::Pid;
@@ -138,6 +139,11 @@ impl ElfKind {
     }
 }
 
+/// A process that a daemon has just given to its user is hidden until it executes the user's program: looks at it again, and the
+/// time between them.
+const EXECUTES_TRIES: u32 = 3;
+const EXECUTES_REST: Duration = Duration::from_millis(2);
+
 /// The processes of this machine, as `/proc` shows them.
 #[derive(Clone, Debug)]
 pub struct ProcFs {
@@ -235,6 +241,12 @@ impl Processes for ProcFs {
     }
 
     fn environment(&self, pid: Pid) -> Result<Vec<u8>, Error> {
+        for _ in 0..EXECUTES_TRIES {
+            match self.read(pid, "environ") {
+                Err(Error::NotPermitted { denial: Denial::Hidden { .. }, .. }) => std::thread::sleep(EXECUTES_REST),
+                found => return found,
+            }
+        }
         self.read(pid, "environ")
     }
 

@@ -81,13 +81,53 @@ impl FaultHandlers {
             }
             // Whoever has ended has none.
             Err(Error::Os(trimtab_os::Error::Gone { .. })) => FaultHandlers::default(),
-            Err(error) => {
-                let names: Vec<String> = caught.iter().map(|signal| signal_name(*signal)).collect();
-                let own = format!("one of {}; whose it is could not be asked: {error}", names.join(", "));
-                FaultHandlers { own: Some(own), caught, pause_ns: 0 }
-            }
+            Err(error) => FaultHandlers::not_asked(caught, &error),
         }
     }
+
+    /// Holds a process and asks it in the same stop, so that it does nothing in between; on a busy machine that may be long.
+    ///
+    /// # Errors
+    /// As [`Stopped::stop`].
+    pub fn with_stop(pid: Pid) -> Result<(Stopped, Self), Error> {
+        let mut attempt = 0;
+        loop {
+            // A thread that can't make calls now may be able to in a moment.
+            std::thread::sleep(FIRST_REST * attempt);
+            let mut stopped = Stopped::stop(pid)?;
+            let Ok(caught) = Caught::by(pid).map(Caught::faults) else {
+                return Ok((stopped, FaultHandlers::default()));
+            };
+            if caught.is_empty() {
+                return Ok((stopped, FaultHandlers::default()));
+            }
+            match asked_in(&mut stopped, &caught) {
+                Ok(handlers) => return Ok((stopped, handlers)),
+                Err(error) if attempt + 1 == TRIES_MAX => {
+                    return Ok((stopped, FaultHandlers::not_asked(caught, &error)));
+                }
+                Err(_) => drop(stopped),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn not_asked(caught: Vec<i32>, error: &Error) -> Self {
+        let names: Vec<String> = caught.iter().map(|signal| signal_name(*signal)).collect();
+        let own = format!("one of {}; whose it is could not be asked: {error}", names.join(", "));
+        FaultHandlers { own: Some(own), caught, pause_ns: 0 }
+    }
+}
+
+/// Has a thread of a process that is held ask for the handlers.
+fn asked_in(stopped: &mut Stopped, signals: &[i32]) -> Result<FaultHandlers, Error> {
+    let pid = stopped.pid();
+    trimtab_os::check_all_calls(pid, &SignalHandler::calls(signals))?;
+    let maps = MappingTable::of(pid)?;
+    let gadgets: Gadgets = find_gadgets(pid, stopped.memory(), &maps)?;
+    let handlers = stopped.handlers(signals, gadgets, &maps)?;
+    let own = handlers.iter().find(|handler| !is_of_library(&maps, handler.address));
+    Ok(FaultHandlers { own: own.map(|own| described(&maps, own)), caught: signals.to_vec(), pause_ns: 0 })
 }
 
 impl FaultHandlers {
