@@ -115,6 +115,8 @@ pub enum RequestedAction {
         /// Why.
         reason: String,
     },
+    /// It is to end early, with what was recorded.
+    Interrupted,
     /// It was measured.
     Measured {
         /// Where its report is kept: JOB/N.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use trimtab_overlay::Busy;
 use trimtab_site::Role;
 use trimtab_site::api::Problem;
+use trimtab_store::Store;
 
 pub(crate) type Shared = State<Arc<Controller>>;
 pub(crate) type Caller = ConnectInfo<Peer>;
@@ -74,6 +75,18 @@ pub(crate) fn agent(peer: &Peer) -> Result<&str, Refusal> {
 
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+/// Asks the store: a short question at once where nobody else has it, any other on a thread that may wait.
+pub(crate) async fn of_store<T: Send + 'static>(
+    controller: Arc<Controller>,
+    is_short: bool,
+    ask: impl FnOnce(&Store) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    if is_short && let Ok(store) = controller.store.try_lock() {
+        return ask(&store);
+    }
+    off_thread(move || ask(&controller.store())).await
 }
 
 /// Asks the tree or the store on a thread that may wait.

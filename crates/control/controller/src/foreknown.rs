@@ -62,6 +62,8 @@ pub struct LeadProcess {
     pub says: Box<dyn Read + Send>,
     /// Where it hears.
     pub hears: Box<dyn Write + Send>,
+    /// Has it end its window early, with what was recorded; nothing happens if it has ended.
+    pub interrupt: Box<dyn Fn() + Send>,
     /// Ends it, if it has not ended, and waits for that.
     pub end: Box<dyn FnOnce() + Send>,
 }

@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-forecasts` for questions and answers; docs/api.md for the words.
 
-use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
+use crate::asked::{Caller, Refusal, Shared, asker, of_store, off_thread, read};
 use crate::kept::{nothing_of_yours, seen_by};
 use axum::Json;
 use axum::body::Bytes;
@@ -105,10 +105,8 @@ async fn size_of(
 ) -> Result<Json<SizeAnswer>, Refusal> {
     asker(&caller)?;
     let SizeAsked { model, host, args } = read(&body)?;
-    off_thread(move || {
-        let store = controller.store();
-        let (models, host) = (models_of(&store, &model)?, known_host(&store, &host, &[])?);
-        drop(store);
+    of_store(controller, true, move |store| {
+        let (models, host) = (models_of(store, &model)?, known_host(store, &host, &[])?);
         let args: Vec<(String, f64)> = args.into_iter().collect();
         Ok(Json(SizeMade::of(what, &args, models, host)?.answer()))
     })

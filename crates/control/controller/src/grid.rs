@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-forecasts` for questions and answers, `weather` for agents and probes; docs/api.md for the words.
 
-use crate::asked::{Caller, Refusal, Shared, asker, off_thread, read};
+use crate::asked::{Caller, Refusal, Shared, asker, of_store, off_thread, read};
 use crate::foresight::unix_s;
 use crate::said_as_facts::{host_of_agent, link_of_pair};
 use crate::state::Controller;
@@ -21,10 +21,13 @@ use trimtab_forecasts::{
     CollectiveMade, CollectiveQuestion, CommAsked, Error, FactsFrom, GridAnswer, GridAsked, GridModels, LinkError,
     Links, PlaceAsked, PlanAsked, TotalAsked, newest_windows, stored_link,
 };
+use trimtab_store::Store;
 use trimtab_types::notice;
 
 /// Pairs that one question may have probed: each takes some seconds.
 const PROBES_MAX: usize = 16;
+/// With so many links at most a short question is answered within a millisecond.
+const SHORT_LINKS_MAX: usize = 32;
 
 /// `POST /v1/forecasts/comm`.
 pub(crate) async fn comm(state: Shared, caller: Caller, body: Bytes) -> Result<Json<GridAnswer>, Refusal> {
@@ -66,15 +69,34 @@ async fn answer<T: DeserializeOwned + Into<GridAsked>>(
             FactsFrom::Site
         }
     };
-    let plan = asked.checked_plan(&controller.store(), &facts)?;
-    if facts_from == FactsFrom::Site {
-        facts = of_site(&controller, facts, &plan).await?;
+    if facts_from == FactsFrom::Question {
+        let is_short = facts.links.len() <= SHORT_LINKS_MAX;
+        return of_store(controller, is_short && asked.is_short(), move |store| {
+            let plan = asked.checked_plan(store, &facts)?;
+            told(store, &asked, &plan, (&facts, facts_from))
+        })
+        .await;
     }
-    off_thread(move || {
-        let models = GridModels::of(&controller.store(), None)?;
-        Ok(Json(asked.answer(&plan, (&facts, facts_from), &models, unix_s())?))
+    let (asked, mut facts, plan) = of_store(controller.clone(), true, move |store| {
+        let plan = asked.checked_plan(store, &facts)?;
+        Ok((asked, facts, plan))
     })
-    .await
+    .await?;
+    facts = of_site(&controller, facts, &plan).await?;
+    of_store(controller, false, move |store| told(store, &asked, &plan, (&facts, facts_from))).await
+}
+
+fn told(
+    store: &Store,
+    asked: &GridAsked,
+    plan: &Plan,
+    facts: (&Facts, FactsFrom),
+) -> Result<Json<GridAnswer>, Refusal> {
+    let models = match asked {
+        GridAsked::Comm(_) => GridModels::none(),
+        _ => GridModels::of(store, None)?,
+    };
+    Ok(Json(asked.answer(plan, facts, &models, unix_s())?))
 }
 
 /// Adds all that a plan needs. Where it is lenient, a host or a pair that does not answer is left out.
@@ -98,7 +120,11 @@ async fn of_site(controller: &Arc<Controller>, mut facts: Facts, plan: &Plan) ->
     let known = plan.pairs().into_iter().filter(|(from, to)| facts.knows(from) && facts.knows(to));
     let mut missing = Vec::new();
     for (from, to) in known.collect::<Vec<(String, String)>>() {
-        match stored_link(&controller.store(), (&from, &to), unix_s(), facts.age_max_s)? {
+        let (names, age_max_s) = ((from.clone(), to.clone()), facts.age_max_s);
+        let found = of_store(controller.clone(), true, move |store| {
+            Ok(stored_link(store, (&names.0, &names.1), unix_s(), age_max_s)?)
+        });
+        match found.await? {
             Some(link) => facts.add_link(link),
             None => missing.push((from, to)),
         }

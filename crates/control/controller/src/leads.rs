@@ -24,7 +24,7 @@ const BESIDE_WINDOW_MAX: Duration = Duration::from_secs(180);
 
 /// Leads a window to its end: where its report is kept, or why there is none.
 pub(crate) fn lead(controller: &Controller, order: &LeadOrder, process: LeadProcess) -> Result<KeptAt, String> {
-    let LeadProcess { says, hears, end } = process;
+    let LeadProcess { says, hears, end, .. } = process;
     let limit = Duration::from_secs_f64(order.asked.seconds_max) + BESIDE_WINDOW_MAX;
     let (over, ended) = channel::<()>();
     // Whoever reads is told by the end of the lead's words that it was ended.

@@ -24,6 +24,8 @@ pub(crate) struct Measurements {
 struct Kept {
     by: Role,
     told: watch::Sender<Measurement>,
+    /// Has it end early; `None`: it has not begun, or is over.
+    interrupt: Option<Box<dyn Fn() + Send>>,
 }
 
 /// Why none may begin now.
@@ -63,13 +65,28 @@ impl Measurements {
         };
         self.next += 1;
         let (told, _) = watch::channel(begun.clone());
-        self.all.insert(begun.id, Kept { by: by.clone(), told });
+        self.all.insert(begun.id, Kept { by: by.clone(), told, interrupt: None });
         Ok(begun)
+    }
+
+    /// It has a lead, which can be interrupted.
+    pub(crate) fn led(&mut self, id: u64, interrupt: Box<dyn Fn() + Send>) {
+        let Some(kept) = self.all.get_mut(&id) else { return };
+        kept.interrupt = Some(interrupt);
+    }
+
+    /// Has it end early, for those who may know how it stands; `None`: there is none for them; false: it is over.
+    pub(crate) fn interrupt(&self, id: u64, role: &Role) -> Option<bool> {
+        self.look(id, role)?;
+        let interrupt = self.all.get(&id)?.interrupt.as_ref();
+        interrupt.inspect(|interrupt| interrupt());
+        Some(interrupt.is_some())
     }
 
     /// It is over.
     pub(crate) fn end(&mut self, id: u64, outcome: Result<KeptAt, String>) {
-        let Some(kept) = self.all.get(&id) else { return };
+        let Some(kept) = self.all.get_mut(&id) else { return };
+        kept.interrupt = None;
         kept.told.send_modify(|told| match outcome {
             Ok(kept) => (told.state, told.kept) = (MeasurementState::Measured, Some(kept)),
             Err(why) => (told.state, told.why_not) = (MeasurementState::Failed, Some(why)),

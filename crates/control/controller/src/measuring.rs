@@ -1,6 +1,6 @@
 //! `POST /v1/jobs/JOB/windows`: the controller has a window of a job measured, in the name of the job's owner.
 //!
-//! The job's owner may ask for it, an administrator, and a scheduler that the owner accepted. Slurm says whose the job is, and
+//! `DELETE /v1/measurements/ID` ends it early. The job's owner may ask for it, an administrator, and a scheduler that the owner accepted. Slurm says whose the job is, and
 //! every agent compares that with what its kernel says. Each request and its outcome stand in the controller's log; a window
 //! whose line can't be written is not begun.
 //!
@@ -131,6 +131,40 @@ pub(crate) async fn show(
     Ok(Json(over.unwrap_or(now)))
 }
 
+/// `DELETE /v1/measurements/ID`.
+pub(crate) async fn end(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<(), Refusal> {
+    asker(&caller)?;
+    let nothing = || Refusal(StatusCode::NOT_FOUND, "there is no such window for you".to_owned());
+    let over = || Refusal(StatusCode::CONFLICT, "this window is over".to_owned());
+    let told = controller.measurements().look(id, &caller.role).ok_or_else(nothing)?;
+    let now = told.borrow().clone();
+    if now.state != MeasurementState::Measuring {
+        return Err(over());
+    }
+    let (asked, by) = (controller.clone(), caller.role.clone());
+    off_thread(move || {
+        let what = RequestedAction::Interrupted;
+        let role = match &by {
+            Role::Administrator { .. } => AskedAs::Administrator,
+            Role::User { .. } => AskedAs::Owner,
+            _ => AskedAs::Scheduler,
+        };
+        let request = Request {
+            job: Some(now.job.clone()),
+            owner: Some(now.owner),
+            window: Some(id),
+            ..Request::now(by.to_string(), role, what)
+        };
+        note(&asked, &request).map_err(|()| NoWindow::NotLogged)?;
+        match asked.measurements().interrupt(id, &by) {
+            Some(true) => Ok(()),
+            Some(false) => Err(over()),
+            None => Err(nothing()),
+        }
+    })
+    .await
+}
+
 async fn when_over(mut told: watch::Receiver<Measurement>) -> Measurement {
     let over = told.wait_for(|told| told.state != MeasurementState::Measuring).await.map(|told| told.clone());
     // Nobody tells any more: as it was.
@@ -245,7 +279,9 @@ impl Asking<'_> {
             notice(&format!("no lead can be started: {error}"));
             NoWindow::NoLead
         };
-        let process = (self.controller.foresight.machine.lead)().map_err(no_lead)?;
+        let mut process = (self.controller.foresight.machine.lead)().map_err(no_lead)?;
+        let interrupt = std::mem::replace(&mut process.interrupt, Box::new(|| ()));
+        self.controller.measurements().led(id, interrupt);
         let controller = self.controller.clone();
         let work = move || {
             let outcome = lead(&controller, &order, process);

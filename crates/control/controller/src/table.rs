@@ -142,6 +142,12 @@ fn measurements() -> Vec<Route> {
             measuring::show,
         )
         .answers::<Measurement>(),
+        deleting(
+            "/v1/measurements/{id}",
+            "whoever asked for it, the job's owner, administrators",
+            "End such a window early, with what was recorded.",
+            measuring::end,
+        ),
         getting(
             "/v1/schedulers",
             "users: whom they accepted; schedulers: who accepted them; administrators: all",

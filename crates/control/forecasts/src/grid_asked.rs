@@ -10,6 +10,8 @@ use trimtab_grid::{Alternative, Argument, Data, GivenFacts, Plan, Step, Transfer
 
 /// Figures that are older, seconds, are refused where nobody says otherwise.
 const AGE_MAX_S: f64 = 600.0;
+/// Data of a short question, at most.
+const SHORT_DATA_MAX: usize = 8;
 
 /// Which of the four questions it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -175,6 +177,15 @@ impl GridAsked {
             GridAsked::Total(asked) => Some(&asked.model),
             GridAsked::Place(asked) => Some(&asked.model),
             GridAsked::Comm(_) | GridAsked::Plan(_) => None,
+        }
+    }
+
+    /// True for few data to or from one host: such a question is answered soon.
+    pub fn is_short(&self) -> bool {
+        match self {
+            GridAsked::Comm(asked) => asked.data.len() <= SHORT_DATA_MAX,
+            GridAsked::Total(asked) => asked.data.len() + asked.result.len() <= SHORT_DATA_MAX,
+            GridAsked::Place(_) | GridAsked::Plan(_) => false,
         }
     }
 

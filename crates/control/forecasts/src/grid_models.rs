@@ -39,6 +39,11 @@ impl GridModels {
         Ok(GridModels { named: all_models(store)?, hosts: store.hosts()?, here, speed_here: OnceCell::new() })
     }
 
+    /// None, for data alone.
+    pub fn none() -> GridModels {
+        GridModels { named: Vec::new(), hosts: Vec::new(), here: None, speed_here: OnceCell::new() }
+    }
+
     fn as_here(&self, name: &str) -> Option<&Here> {
         self.here.as_ref().filter(|here| name == here.name || name == "localhost")
     }

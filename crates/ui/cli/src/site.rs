@@ -127,6 +127,12 @@ fn lead() -> std::io::Result<LeadProcess> {
     let (Some(hears), Some(says)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(std::io::Error::other("a lead without pipes"));
     };
+    // Nothing else ever has this process's number behind it.
+    let own = rustix::process::Pid::from_child(&child);
+    let process = rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty())?;
+    let interrupt = move || {
+        let _over = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::INT);
+    };
     let end = move || {
         let until = Instant::now() + LEAD_END_MAX;
         while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
@@ -135,7 +141,7 @@ fn lead() -> std::io::Result<LeadProcess> {
         let _ended = child.kill();
         let _reaped = child.wait();
     };
-    Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), end: Box::new(end) })
+    Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), interrupt: Box::new(interrupt), end: Box::new(end) })
 }
 
 fn slurm_jobs(days: u32) -> Result<SlurmJobs, String> {

@@ -17,6 +17,8 @@ use trimtab_specimens::{ENDLESS, skip};
 use trimtab_testbed::{Slurm, Testbed};
 
 const NODES: usize = 4;
+/// A window of the site's agents has begun by then on a machine that is not loaded; later on another one, which still ends early.
+const EARLY_END: Duration = Duration::from_secs(5);
 
 /// How long an agent that hears nothing of its lead leaves probes in, as docs/cluster.md says.
 const LEASE: Duration = Duration::from_secs(3);
@@ -409,17 +411,42 @@ fn windows_are_measured_for_who_may_ask(site: &Site<'_>, job: &Job) {
     ] {
         is_measured_for(site, job, role, body, ranks);
     }
+    is_ended_early(site, job);
     let (code, heard) = plainly(&["arguments"], "user:4242");
     assert!(code == Some(0) && heard.contains("arguments as hashes"), "{heard}");
     assert!(plainly(&["arguments", "keep"], "user:4242").1.contains("as they are;"));
     assert!(plainly(&["arguments", "hash"], "user:4242").1.contains("arguments as hashes"));
-    assert_eq!(begun() - before, 2 * NODES + 2, "the agents ran as the owner, in whose log it stands");
+    assert_eq!(begun() - before, 3 * NODES + 2, "the agents ran as the owner, in whose log it stands");
     assert_eq!(plainly(&["withdraw", "scheduler:990"], "user:4242").0, Some(0));
     let (code, why) = ask("{}", "scheduler:990");
     assert!(code == 403 && why["error"].as_str().is_some_and(|why| why.contains("site accept scheduler:990")), "{why}");
     let over = site.http("POST", "/v1/jobs/999999/windows", Some("{}"), "administrator:0");
     assert!(over.0 == 404 && over.1["error"].as_str().is_some_and(|why| why.contains("knows no job")), "{over:?}");
     job.check_untouched();
+}
+
+/// A long window that its asker ends: what was recorded is kept.
+fn is_ended_early(site: &Site<'_>, job: &Job) {
+    let path = format!("/v1/jobs/{}/windows", job.id);
+    let (code, begun) = site.http("POST", &path, Some(r#"{"seconds": 100, "seconds_max": 120}"#), "user:4242");
+    assert_eq!(code, 200, "{begun}");
+    let path = format!("/v1/measurements/{}", begun["id"]);
+    wait_for("its agents are there", || agents().len() == NODES);
+    std::thread::sleep(EARLY_END);
+    assert_eq!(site.http("DELETE", &path, None, "user:4242").0, 200);
+    let mut found = begun;
+    wait_for("the window is over", || {
+        found = site.http("GET", &path, None, "user:4242").1;
+        found["state"] != "measuring"
+    });
+    assert_eq!(found["state"], "measured", "{found}");
+    let kept =
+        format!("/v1/jobs/{}/windows/{}", found["kept"]["job"].as_str().expect("a name"), found["kept"]["window"]);
+    let (code, report) = site.http("GET", &kept, None, "user:4242");
+    assert!(code == 200 && report["window"]["valid"] == true, "{report}");
+    assert!(report["window"]["iterations"].as_u64().is_some_and(|count| count > 0), "{report}");
+    assert_eq!(site.http("DELETE", &path, None, "user:4242").0, 409);
+    wait_for("no window's agent left", || agents().is_empty());
 }
 
 /// One window that the controller has measured for somebody; the program is as before, and every log says for whom.

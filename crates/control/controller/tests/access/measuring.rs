@@ -8,6 +8,8 @@ use crate::jobs::filing;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use trimtab_controller::{LeadProcess, NoJob, RunningJob};
 use trimtab_site::api::{Order, Outcome, Wanted};
 use trimtab_site::led::{LeadAsks, LeadHears, LeadOrder};
@@ -33,13 +35,16 @@ pub(super) fn running_job(id: &str) -> Result<RunningJob, NoJob> {
 pub(super) fn lead() -> std::io::Result<LeadProcess> {
     let (own, other) = UnixStream::pair()?;
     let (says, hears, end) = (other.try_clone()?, other.try_clone()?, other);
-    std::thread::spawn(move || led(&own));
+    let is_interrupted = Arc::<AtomicBool>::default();
+    let seen = is_interrupted.clone();
+    std::thread::spawn(move || led(&own, &seen));
+    let interrupt = move || is_interrupted.store(true, Ordering::Relaxed);
     let end = move || drop(end.shutdown(std::net::Shutdown::Both));
-    Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), end: Box::new(end) })
+    Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), interrupt: Box::new(interrupt), end: Box::new(end) })
 }
 
 /// Does what a lead does, without a tree of agents.
-fn led(controller: &UnixStream) {
+fn led(controller: &UnixStream, is_interrupted: &AtomicBool) {
     let mut hears = BufReader::new(controller);
     let mut line = || {
         let mut line = String::new();
@@ -67,6 +72,9 @@ fn led(controller: &UnixStream) {
         ask(LeadAsks::State);
         match serde_json::from_str(&line()) {
             Ok(LeadHears::State(state)) if !state.started.is_empty() => break,
+            Ok(LeadHears::State(_)) if is_interrupted.load(Ordering::Relaxed) => {
+                return ask(LeadAsks::Failed("interrupted before the first iteration".to_owned()));
+            }
             Ok(LeadHears::State(_)) => std::thread::sleep(std::time::Duration::from_millis(5)),
             // The controller ends with the test.
             _ => return,
@@ -226,4 +234,24 @@ fn accepted_schedulers_are_listed_to_whom_it_concerns() {
     assert_eq!((list("user:7"), list("scheduler:991")), (vec![(7, 990)], vec![(8, 991)]));
     assert_eq!((list("administrator:0").len(), list("user:9").len()), (3, 0));
     assert_eq!(status(site.client("node:n1").acceptances()), 403);
+}
+
+#[test]
+fn a_window_is_ended_early_by_who_may_know_of_it() {
+    let site = Site::start();
+    let (ann, bob) = (site.client("user:7"), site.client("user:8"));
+    let begun: Value =
+        ann.post(&format!("/v1/jobs/{WELL}/windows"), &json!({ "seconds": 60, "seconds_max": 90 })).expect("hers");
+    let path = format!("/v1/measurements/{}", begun["id"]);
+    for (client, expected) in [(&bob, 404), (&site.client("scheduler:990"), 404), (&site.client("node:n1"), 403)] {
+        assert_eq!(status(client.delete(&path)), expected);
+    }
+    assert_eq!(status(ann.delete("/v1/measurements/99")), 404);
+    ann.delete(&path).expect("hers");
+    let over = site.when_over("user:7", begun["id"].as_u64().expect("a number"));
+    assert_eq!(over.state, MeasurementState::Failed);
+    assert!(over.why_not.as_deref().is_some_and(|why| why.contains("interrupted")), "{over:?}");
+    assert_eq!(status(ann.delete(&path)), 409, "it is over");
+    let events: Vec<String> = site.audited().into_iter().map(|(_, _, _, event)| event).collect();
+    assert_eq!(events[..2], ["asked", "interrupted"], "{events:?}");
 }
