@@ -241,7 +241,6 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
                 "trimtab forecast job PID|JOB [--within S] [--newest S] [--until-end] [--json FILE]",
                 Like("the_end_of_a_job_is_forecast_and_judged"),
             ),
-            ("trimtab model pairs [WINDOW ...] [--json FILE]", TOGETHER),
             ("trimtab forecast job --slurm JOB", Like("all_commands_on_jobs_of_several_nodes")),
             ("trimtab forecast job 4711", Like("the_end_of_a_job_is_forecast_and_judged")),
             (
@@ -254,6 +253,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab model pressure [--json FILE]", PROFILED),
             ("trimtab model pressure JOB --yes [--each S] [--within S] [--json FILE]", PROFILED),
             ("trimtab model pressure 4711 --yes", PROFILED),
+            ("trimtab model pairs [WINDOW ...] [--json FILE]", TOGETHER),
             (
                 "trimtab forecast queue --nodes N --time TIME [--partition P] [--qos Q] [--user U] [--days N] [--json FILE]",
                 Like("a_wait_in_the_queue_is_forecast_from_the_sites_past"),
