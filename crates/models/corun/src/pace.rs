@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 
 /// Jobs of one forecast.
 pub(crate) const JOBS_MAX: usize = 16;
+/// The loss of programs that take turns was between these parts of the one that is told, in nine of ten of 36 measured slowdowns
+/// (`benches/results/2026-11-28-forecast-pairs.json`): the scheduler's turns are not of one length.
+const IN_TURNS: (f64, f64) = (0.4, 3.0);
 /// A prediction of less than this says nothing of how a slowdown is made up.
 const SLOWDOWN_MIN: f64 = 1.01;
 
@@ -103,12 +106,25 @@ impl<'a> Paces<'a> {
         match (shared, self.pressed(job, there)) {
             (None, None) => Some(by_processors),
             (shared, pressed) => {
-                // Ranks that give their processor away while they wait lose it to a probe, which never does, many times as long as to
-                // a program that does so too: the answer to the probe is how far it may go.
-                let found = shared.map_or(by_processors, |shared| by_processors.reaching(shared));
+                let found = match (shared, self.held_by(job, there)) {
+                    (None, _) => by_processors,
+                    // The answer to the probe, which never gives a processor away, is how far it may go.
+                    (Some(shared), None) => by_processors.reaching(shared),
+                    (Some(shared), Some(held)) => in_turns(shared, held),
+                };
                 Some(by_another(pressed.map_or(found, |pressed| found.and(pressed))))
             }
         }
+    }
+
+    /// How long those who are there keep a processor once they have it, over how long a probe does that computes all the time, mean;
+    /// `None`: of one of them that is not known.
+    fn held_by(&self, job: usize, there: &[bool]) -> Option<f64> {
+        let others = (0..there.len()).filter(|other| *other != job && there[*other]);
+        let met = others.filter(|other| self.place(job, *other) == Some(Place::Upon));
+        let held = |other: usize| self.profiles[other]?.keeps(&self.expected[other]);
+        let all = met.map(held).collect::<Option<Vec<f64>>>()?;
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
     }
 
     /// The slowdown by others' use of cache and memory; `None`: not known.
@@ -189,6 +205,18 @@ impl<'a> Paces<'a> {
                 others as f64 / (there.len() - 1) as f64
             }
         }
+    }
+}
+
+/// The slowdown beside others who keep a processor for this part of the time for which a probe does, where beside the probe it is
+/// `shared`. A program whose ranks give their processor away while they wait for each other loses it once for each wait, and
+/// for as long as the others compute between two waits of their own.
+fn in_turns(shared: Between, held: f64) -> Between {
+    let more = |end: f64| (end - 1.0).max(0.0) * held;
+    let (lower, upper) = shared.ends.unwrap_or((shared.value, shared.value));
+    Between {
+        value: 1.0 + more(shared.value),
+        ends: Some((1.0 + more(lower) * IN_TURNS.0, 1.0 + more(upper) * IN_TURNS.1)),
     }
 }
 

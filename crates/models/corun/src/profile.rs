@@ -184,6 +184,17 @@ impl Profile {
         }
     }
 
+    /// How long its ranks keep a processor once they have it, over how long a probe does that computes all the time: 1 if they never
+    /// give it away, less the more often they wait for each other. `expected` is what formula 2 says at each point of the curve.
+    ///
+    /// Beside the probe they lose a turn of the probe's for each wait, so what they lose in time over what they would by a fair share
+    /// is how often they wait in a turn.
+    pub(crate) fn keeps(&self, expected: &[f64]) -> Option<f64> {
+        let (point, fair) = self.sharing.as_ref()?.points.last().zip(expected.last())?;
+        let (lost, fair) = (point.slowdown.value - 1.0, fair - 1.0);
+        (fair > 1e-6).then(|| (fair / lost.max(fair)).min(1.0))
+    }
+
     /// Its slowdown by probes on its processors, where formula 2 says `by_formula`, and said `expected` at each point of its curve.
     pub fn sharing_at(&self, by_formula: f64, expected: &[f64]) -> Option<Between> {
         let curve = self.sharing.as_ref()?;
