@@ -70,7 +70,7 @@ impl Member {
             return None;
         }
         let calls: Vec<(ProcAddr, Vec<i64>)> =
-            calls.iter().map(|call| (ProcAddr(call.address), call.arguments.clone())).collect();
+            calls.iter().map(|call| (call.address, call.arguments.clone())).collect();
         match call_once(self.target.pid, &calls, &self.cache) {
             Ok(made) if made.has_returned => None,
             Ok(_) => Some(format!(

@@ -9,6 +9,8 @@
 //! thread, where sums, counts and histograms go without locked instructions; the *process area*, one per process, where
 //! the few variables live that threads must see of each other. Both areas are shared with trimtab, which merges them.
 
+use trimtab_types::ProcAddr;
+
 /// A script, ready for the back end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
@@ -272,7 +274,7 @@ pub enum Statement {
     /// Calls a function of the target: only with `--allow-call`; integer arguments, at most six.
     Call {
         /// An address in the process.
-        address: u64,
+        address: ProcAddr,
         /// Integer arguments.
         arguments: Vec<Expression>,
     },

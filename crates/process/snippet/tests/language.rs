@@ -13,6 +13,7 @@ use trimtab_snippet::reference::Call;
 use trimtab_snippet::resolve::BodyPlace;
 use trimtab_snippet::values::{Own, Value};
 use trimtab_snippet::{Origin, Permissions};
+use trimtab_types::ProcAddr;
 
 const WRITE: Permissions = Permissions { write: true, call: false };
 
@@ -525,7 +526,7 @@ fn what_is_allowed_changes_the_program() {
     assert_eq!(run.peek(GLOBALS + 40, 8), 5.0_f64.to_le_bytes());
     let mut run = Run::with("once { call fflush(0, -1) }", Permissions { write: false, call: true });
     run.at(BodyPlace::Once);
-    assert_eq!(run.machine.calls, [Call { address: 0x9000, arguments: vec![0, -1] }]);
+    assert_eq!(run.machine.calls, [Call { address: ProcAddr(0x9000), arguments: vec![0, -1] }]);
 }
 
 #[test]

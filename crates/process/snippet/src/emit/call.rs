@@ -15,6 +15,7 @@ use crate::emit::generator::{CALLER_SAVED, Generator, R10, RCX, RDX, frame_word}
 use crate::emit::routines;
 use crate::ir::{Expression, thread_word};
 use iced_x86::code_asm::*;
+use trimtab_types::ProcAddr;
 
 /// Stack that must be left for a called function.
 pub const CALL_STACK_BYTES: u32 = 64 << 10;
@@ -26,7 +27,7 @@ const XSAVE_HEADER_WORDS: u32 = 8;
 const ARGUMENTS: [AsmRegister64; 6] = [rdi, rsi, rdx, rcx, r8, r9];
 
 impl Generator<'_> {
-    pub(crate) fn call(&mut self, address: u64, arguments: &[Expression]) -> Emitted {
+    pub(crate) fn call(&mut self, address: ProcAddr, arguments: &[Expression]) -> Emitted {
         if arguments.len() > ARGUMENTS.len() {
             return Err(EmitError::Arguments { count: arguments.len(), max: ARGUMENTS.len() });
         }
@@ -53,7 +54,7 @@ impl Generator<'_> {
         self.arguments(first, arguments.len())?;
         self.clobber(CALLER_SAVED);
         self.w.cld()?;
-        self.w.mov(rax, address)?;
+        self.w.mov(rax, address.0)?;
         self.w.call(rax)?;
         self.w.add(rsp, 8)?;
         self.w.pop(r8)?;

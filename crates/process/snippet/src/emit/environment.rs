@@ -4,7 +4,6 @@
 
 use crate::emit::EmitError;
 use crate::ir;
-use std::ops::Range;
 use trimtab_types::ProcAddr;
 
 /// How a thread tells itself from the others.
@@ -67,40 +66,40 @@ impl Areas {
 /// Addresses of the routines that all code of one arena shares; made by [`super::shared_routines`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routines {
-    pub(crate) claim: u64,
-    pub(crate) range: u64,
-    pub(crate) readable: u64,
-    pub(crate) hot: u64,
-    pub(crate) writable: u64,
-    pub(crate) text_equal: u64,
-    pub(crate) histogram: u64,
-    pub(crate) times_histogram: u64,
-    pub(crate) stack_hash: u64,
-    pub(crate) stack_count: u64,
-    pub(crate) reserve: u64,
-    pub(crate) write_words: u64,
-    pub(crate) copy_text: u64,
+    pub(crate) claim: ProcAddr,
+    pub(crate) range: ProcAddr,
+    pub(crate) readable: ProcAddr,
+    pub(crate) hot: ProcAddr,
+    pub(crate) writable: ProcAddr,
+    pub(crate) text_equal: ProcAddr,
+    pub(crate) histogram: ProcAddr,
+    pub(crate) times_histogram: ProcAddr,
+    pub(crate) stack_hash: ProcAddr,
+    pub(crate) stack_count: ProcAddr,
+    pub(crate) reserve: ProcAddr,
+    pub(crate) write_words: ProcAddr,
+    pub(crate) copy_text: ProcAddr,
     /// A word that holds the address of the first thread area.
-    pub(crate) threads_word: u64,
+    pub(crate) threads_word: ProcAddr,
 }
 
 impl Routines {
     /// Names of the routines for people, with their addresses.
     pub fn names(&self) -> [(&'static str, ProcAddr); 13] {
         [
-            ("claim a thread's area", ProcAddr(self.claim)),
-            ("find a range", ProcAddr(self.range)),
-            ("check that memory can be read", ProcAddr(self.readable)),
-            ("check memory read lately", ProcAddr(self.hot)),
-            ("check that memory can be written", ProcAddr(self.writable)),
-            ("compare a text", ProcAddr(self.text_equal)),
-            ("add to a histogram", ProcAddr(self.histogram)),
-            ("add times to a histogram", ProcAddr(self.times_histogram)),
-            ("hash the stack", ProcAddr(self.stack_hash)),
-            ("count a stack", ProcAddr(self.stack_count)),
-            ("reserve room for a message", ProcAddr(self.reserve)),
-            ("write words of a message", ProcAddr(self.write_words)),
-            ("copy a text", ProcAddr(self.copy_text)),
+            ("claim a thread's area", self.claim),
+            ("find a range", self.range),
+            ("check that memory can be read", self.readable),
+            ("check memory read lately", self.hot),
+            ("check that memory can be written", self.writable),
+            ("compare a text", self.text_equal),
+            ("add to a histogram", self.histogram),
+            ("add times to a histogram", self.times_histogram),
+            ("hash the stack", self.stack_hash),
+            ("count a stack", self.stack_count),
+            ("reserve room for a message", self.reserve),
+            ("write words of a message", self.write_words),
+            ("copy a text", self.copy_text),
         ]
     }
 }
@@ -168,10 +167,6 @@ pub struct Environment<'a> {
     pub red_zone: bool,
     /// Bytes from the stack pointer upwards that can be read without a check.
     pub stack_readable_bytes: u32,
-    /// Constant addresses that can be read without a check.
-    pub known_readable: &'a [Range<u64>],
-    /// Constant addresses that can be written without a check.
-    pub known_writable: &'a [Range<u64>],
     /// For bodies with `call`; without it they are refused.
     pub vector_save: Option<VectorSave>,
     /// From the thread pointer to `errno`, if `call` is to keep it.
@@ -202,8 +197,6 @@ impl<'a> Environment<'a> {
             flags_live: inside,
             red_zone: inside,
             stack_readable_bytes: if matches!(when, ir::When::Entry | ir::When::Exit) { 8 } else { 0 },
-            known_readable: &[],
-            known_writable: &[],
             vector_save: None,
             errno_at: None,
         }

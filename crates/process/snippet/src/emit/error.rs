@@ -5,6 +5,7 @@
 
 use crate::ir;
 use thiserror::Error;
+use trimtab_types::ProcAddr;
 
 /// Why a body can't become code.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub enum EmitError {
     #[error("{to:#x} is out of reach of code at {from:#x}: place them within 2 GiB of each other")]
     OutOfReach {
         /// Where the code lies.
-        from: u64,
+        from: ProcAddr,
         /// The address that it refers to.
-        to: u64,
+        to: ProcAddr,
     },
     /// The number of thread areas is unusable.
     #[error("{count} thread areas: take a power of two, at least 2")]

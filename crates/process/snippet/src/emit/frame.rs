@@ -109,8 +109,8 @@ impl Generator<'_> {
     }
 
     fn look_at_gate(&mut self, closed: CodeLabel) -> Emitted {
-        self.w.reach(self.environment.gate.0)?;
-        let gate = self.w.near(self.environment.gate.0);
+        self.w.reach(self.environment.gate)?;
+        let gate = self.w.near(self.environment.gate);
         self.w.cmp(dword_ptr(gate), 0)?;
         Ok(self.w.je(closed)?)
     }

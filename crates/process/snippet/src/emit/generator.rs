@@ -17,6 +17,7 @@ use crate::ir::{Area, Body, Expression, Kind, Register, Statement, Unit, Variabl
 use iced_x86::code_asm::*;
 use iced_x86::{InstructionInfoFactory, OpAccess};
 use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// General registers by their numbers in encodings.
 pub(crate) const GENERAL: [AsmRegister64; 16] =
@@ -126,7 +127,7 @@ impl<'a> Generator<'a> {
         environment: &'a Environment<'a>,
         plans: Plans,
     ) -> Result<Generator<'a>, EmitError> {
-        let mut w = Writer::new(environment.at.0, environment.areas.process.0)?;
+        let mut w = Writer::new(environment.at, environment.areas.process)?;
         let end = w.create_label();
         let when = bodies.first().map_or(When::Once, |body| body.when);
         Ok(Generator {
@@ -279,7 +280,7 @@ impl<'a> Generator<'a> {
 
     /// Calls a shared routine that changes `changed` besides what the instructions show, and runs at most
     /// `instructions_max` instructions.
-    pub(crate) fn routine(&mut self, address: u64, changed: u16, instructions_max: u64) -> Emitted {
+    pub(crate) fn routine(&mut self, address: ProcAddr, changed: u16, instructions_max: u64) -> Emitted {
         self.clobbered |= changed;
         self.repeated += instructions_max;
         self.w.routine(address)

@@ -96,7 +96,7 @@ impl Generator<'_> {
     pub(crate) fn readable_address(&mut self, address: &Expression, width: Width) -> Emitted {
         let bytes = width_bytes(width);
         self.integer(address)?;
-        if self.is_known(address, bytes, self.environment.known_readable) {
+        if self.is_known(address, bytes) {
             return Ok(());
         }
         if self.is_early() {
@@ -108,17 +108,10 @@ impl Generator<'_> {
     }
 
     /// True if an address needs no check.
-    pub(crate) fn is_known(&self, address: &Expression, bytes: u32, known: &[std::ops::Range<u64>]) -> bool {
+    pub(crate) fn is_known(&self, address: &Expression, bytes: u32) -> bool {
         let stack = i64::from(self.environment.stack_readable_bytes);
         let on_stack = |offset: i64| offset >= 0 && offset.saturating_add(i64::from(bytes)) <= stack;
         match address {
-            Expression::Int(constant) => {
-                let first = *constant as u64;
-                let holds = |range: &std::ops::Range<u64>| {
-                    first >= range.start && first < range.end && range.end - first >= u64::from(bytes)
-                };
-                known.iter().any(holds)
-            }
             Expression::Register(Register::Rsp) => on_stack(0),
             Expression::Binary(Binary::Add, left, right) => match (&**left, &**right) {
                 (Expression::Register(Register::Rsp), Expression::Int(offset))

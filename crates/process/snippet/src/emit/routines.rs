@@ -56,7 +56,7 @@ pub struct SharedRoutines {
 /// [`EmitError`] if the areas are no power of two in number, or too far apart.
 pub fn shared_routines(at: ProcAddr, areas: &Areas) -> Result<SharedRoutines, EmitError> {
     areas.check()?;
-    let mut shared = Shared { w: Writer::new(at.0, areas.process.0)?, areas };
+    let mut shared = Shared { w: Writer::new(at, areas.process)?, areas };
     let threads = shared.starts();
     shared.w.dq(&[areas.threads.0])?;
     let claim_label = shared.w.create_label();
@@ -80,7 +80,7 @@ pub fn shared_routines(at: ProcAddr, areas: &Areas) -> Result<SharedRoutines, Em
     let write_words = shared.write_words()?;
     let copy_text = shared.copy_text(range_label)?;
     let encoded = shared.w.encode()?;
-    let address = |index: usize| at.0 + u64::from(encoded.offsets[index]);
+    let address = |index: usize| at + u64::from(encoded.offsets[index]);
     let addresses = Routines {
         claim: address(claim),
         range: address(range),

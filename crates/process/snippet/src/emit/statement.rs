@@ -210,7 +210,7 @@ impl Generator<'_> {
         self.integer(address)?;
         let refused = self.w.create_label();
         let bytes = width_bytes(width);
-        if !self.is_known(address, bytes, self.environment.known_writable) {
+        if !self.is_known(address, bytes) {
             self.w.mov(edx, bytes)?;
             let writable = self.environment.routines.writable;
             self.routine(writable, RCX | RDX | R10, routines::RANGE_INSTRUCTIONS_MAX)?;

@@ -11,6 +11,7 @@ use crate::emit::shorten::shortened;
 use iced_x86::code_asm::{AsmMemoryOperand, CodeAssembler, CodeLabel, qword_ptr, r10, r15};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, OpKind, Register};
 use std::ops::{Deref, DerefMut, Range};
+use trimtab_types::ProcAddr;
 
 /// Code is never longer than this, so that what is near its start is near its end.
 const CODE_BYTES_MAX: u64 = 1 << 20;
@@ -31,8 +32,8 @@ const NO_OPERATION: u8 = 0x90;
 
 pub(crate) struct Writer {
     assembler: CodeAssembler,
-    at: u64,
-    process: u64,
+    at: ProcAddr,
+    process: ProcAddr,
     cold: Vec<Range<usize>>,
     rare: Vec<Range<usize>>,
     constants: Vec<Range<usize>>,
@@ -64,7 +65,7 @@ impl DerefMut for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(at: u64, process: u64) -> Result<Writer, EmitError> {
+    pub(crate) fn new(at: ProcAddr, process: ProcAddr) -> Result<Writer, EmitError> {
         let assembler = CodeAssembler::new(64)?;
         Ok(Writer { assembler, at, process, cold: Vec::new(), rare: Vec::new(), constants: Vec::new() })
     }
@@ -106,18 +107,18 @@ impl Writer {
         Ok(())
     }
 
-    pub(crate) fn is_near(&self, address: u64) -> bool {
-        let distance = address.wrapping_sub(self.at) as i64;
+    pub(crate) fn is_near(&self, address: ProcAddr) -> bool {
+        let distance = address.0.wrapping_sub(self.at.0) as i64;
         distance.unsigned_abs() < (1 << 31) - CODE_BYTES_MAX
     }
 
-    pub(crate) fn reach(&self, address: u64) -> Emitted {
+    pub(crate) fn reach(&self, address: ProcAddr) -> Emitted {
         if self.is_near(address) { Ok(()) } else { Err(EmitError::OutOfReach { from: self.at, to: address }) }
     }
 
     /// A word at an address that is near.
-    pub(crate) fn near(&self, address: u64) -> AsmMemoryOperand {
-        qword_ptr(r15 + address)
+    pub(crate) fn near(&self, address: ProcAddr) -> AsmMemoryOperand {
+        qword_ptr(r15 + address.0)
     }
 
     /// A word of the process area; loads its base into `r10` if it is far.
@@ -126,7 +127,7 @@ impl Writer {
             return Ok(self.near(self.process + u64::from(offset)));
         }
         let base = self.process;
-        self.assembler.mov(r10, base)?;
+        self.assembler.mov(r10, base.0)?;
         Ok(qword_ptr(r10 + offset))
     }
 
@@ -135,16 +136,16 @@ impl Writer {
     }
 
     /// Calls a shared routine.
-    pub(crate) fn routine(&mut self, address: u64) -> Emitted {
+    pub(crate) fn routine(&mut self, address: ProcAddr) -> Emitted {
         self.reach(address)?;
-        Ok(self.assembler.call(address)?)
+        Ok(self.assembler.call(address.0)?)
     }
 
     /// Makes bytes for address `at`.
     pub(crate) fn encode(&self) -> Result<Encoded, EmitError> {
         let order = self.order();
         let instructions: Vec<Instruction> = order.iter().map(|&index| self.resolved(index)).collect();
-        let block = InstructionBlock::new(&instructions, self.at);
+        let block = InstructionBlock::new(&instructions, self.at.0);
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let encoded = BlockEncoder::encode(64, block, options)?;
         let mut offsets = vec![0; order.len()];
@@ -185,6 +186,6 @@ impl Writer {
         if has_memory && instruction.memory_base() == RIP_MARK {
             instruction.set_memory_base(Register::RIP);
         }
-        shortened(&instruction, |address| self.is_near(address))
+        shortened(&instruction, |address| self.is_near(ProcAddr(address)))
     }
 }

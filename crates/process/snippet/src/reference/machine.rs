@@ -5,6 +5,7 @@
 use crate::ir::{Area, Register, SentValue, Unit, Width, process_word, thread_word};
 use crate::types::bytes_of;
 use std::collections::BTreeMap;
+use trimtab_types::ProcAddr;
 
 /// Multiplier of the hash of stacks, from the golden ratio.
 const STACK_HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -51,7 +52,7 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The function.
-    pub address: u64,
+    pub address: ProcAddr,
     /// Its arguments.
     pub arguments: Vec<i64>,
 }

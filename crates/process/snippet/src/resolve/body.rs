@@ -287,7 +287,7 @@ impl<'r, 'a> Lowering<'r, 'a> {
             values.push(value);
         }
         let parts: Vec<&Expr> = arguments.iter().collect();
-        Ok(self.if_elapsed_is_known(&parts, vec![Statement::Call { address: address.0, arguments: values }]))
+        Ok(self.if_elapsed_is_known(&parts, vec![Statement::Call { address, arguments: values }]))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::shown::shown;
 use crate::world::{DATA, GATE, State, World};
 use trimtab_snippet::emit::{Code, EmitError, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, compile_together};
 use trimtab_snippet::ir::*;
+use trimtab_types::ProcAddr;
 
 const THREAD: Area = Area::Thread;
 
@@ -361,7 +362,7 @@ fn a_function_is_called_and_everything_kept() {
         int(-1),
     ];
     let mut unit = unit(&[(THREAD, Kind::Sum)]);
-    let call = Statement::Call { address: remember as *const () as u64, arguments };
+    let call = Statement::Call { address: ProcAddr(remember as *const () as u64), arguments };
     unit.bodies.push(body(When::At, vec![call, add(0, int(1))]));
     let refused = compile(&unit, &unit.bodies[0], &world.environment(When::At));
     assert_eq!(refused, Err(EmitError::NoVectorSave));
@@ -491,9 +492,12 @@ fn what_contradicts_itself_is_refused() {
     let many = Statement::Let { temporary: 300, value: int(1) };
     assert!(matches!(refused(When::At, many), EmitError::FrameTooLarge { .. }));
     let mut environment = world.environment(When::At);
-    environment.gate = trimtab_types::ProcAddr(1);
+    environment.gate = ProcAddr(1);
     unit.bodies = vec![body(When::At, vec![add(0, int(1))])];
-    assert!(matches!(compile(&unit, &unit.bodies[0], &environment), Err(EmitError::OutOfReach { to: 1, .. })));
+    assert!(matches!(
+        compile(&unit, &unit.bodies[0], &environment),
+        Err(EmitError::OutOfReach { to: ProcAddr(1), .. })
+    ));
 }
 
 #[test]
