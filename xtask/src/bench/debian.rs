@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use trimtab_specimens::{CallTrace, Finished, Launch, Mpi};
-use trimtab_types::report::Report;
+use trimtab_types::report::{FunctionGroup, Report};
 
 /// How far a window's share of communication may be from the profiler's, of 100.
 const POINTS_BAR: f64 = 1.0;
@@ -219,12 +219,19 @@ fn beside(report: Report, trace: &Path) -> Result<Pair> {
     for rank in &report.ranks {
         let profiled = CallTrace::read(trace, rank.pid)?.share_between(began_unix_s, rank.duration_s);
         let communication_s = rank.communication_s.context("no communication was reported")?;
-        // The probes lie in the library, so inside of what the profiler takes for a call; the window's calls are without.
-        let probes = rank.probe_hits as f64 / 2.0 * probe_ns * 1e-9 / rank.duration_s;
+        // Probes of calls lie in the library, so inside of what the profiler takes for a call; the window's calls are without.
+        let hits = rank.probe_hits.saturating_sub(passes_counted(&report) / u64::from(RANK_COUNT));
+        let probes = hits as f64 / 2.0 * probe_ns * 1e-9 / rank.duration_s;
         percent.push((100.0 * communication_s / rank.duration_s, 100.0 * (profiled - probes)));
         probes_percent.push(100.0 * probes);
     }
     Ok(Pair { report, percent, probes_percent })
+}
+
+/// Passes of loops that the window counted, of all ranks: their probes lie in the program, outside of all calls.
+fn passes_counted(report: &Report) -> u64 {
+    let loops = report.functions.iter().filter(|function| function.group == FunctionGroup::Loop);
+    loops.filter_map(|function| function.calls).sum()
 }
 
 fn share_row(case: &Case, pairs: &[Pair]) -> Row {
