@@ -16,6 +16,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use trimtab_forecasts::grid::{Facts, Host, Plan};
 use trimtab_forecasts::{
     CollectiveMade, CollectiveQuestion, CommAsked, Error, FactsFrom, GridAnswer, GridAsked, GridModels, LinkError,
@@ -26,6 +27,8 @@ use trimtab_types::notice;
 
 /// Pairs that one question may have probed: each takes some seconds.
 const PROBES_MAX: usize = 16;
+/// No further probe begins once a question has waited so long for probes: clients give up after some ten seconds.
+const PROBING_MAX: Duration = Duration::from_secs(4);
 /// With so many links at most a short question is answered within a millisecond.
 const SHORT_LINKS_MAX: usize = 32;
 
@@ -137,13 +140,39 @@ async fn of_site(controller: &Arc<Controller>, mut facts: Facts, plan: &Plan) ->
         );
         return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, why));
     }
-    for (from, to) in missing {
+    let found = in_turn(&missing, PROBING_MAX, |(from, to)| async move {
         match probe(controller, from.clone(), to.clone()).await {
-            Ok(found) => facts.add_link(link_of_pair(&from, &to, &found)),
-            Err(refusal) => left_out(refusal)?,
+            Ok(found) => Ok(Some(link_of_pair(from, to, &found))),
+            Err(refusal) => left_out(refusal).map(|()| None),
         }
-    }
+    });
+    found.await?.into_iter().flatten().for_each(|link| facts.add_link(link));
     Ok(facts)
+}
+
+/// Does something for each of these, one after the other; once that has taken `at_most`, those that are left are refused for now.
+async fn in_turn<'a, T, L, F>(
+    all: &'a [T],
+    at_most: Duration,
+    mut done: impl FnMut(&'a T) -> F,
+) -> Result<Vec<L>, Refusal>
+where
+    F: Future<Output = Result<L, Refusal>>,
+{
+    let begun = Instant::now();
+    let mut found = Vec::new();
+    for one in all {
+        if !found.is_empty() && begun.elapsed() >= at_most {
+            let why = format!(
+                "{} of {} pairs of hosts that no young probe tells of have been probed now: ask again, and the rest is",
+                found.len(),
+                all.len()
+            );
+            return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+        found.push(done(one).await?);
+    }
+    Ok(found)
 }
 
 /// `POST /v1/forecasts/collective`.
@@ -155,7 +184,7 @@ pub(crate) async fn collective(
     asker(&caller)?;
     let asked = read::<CollectiveQuestion>(&body)?.asked()?;
     off_thread(move || {
-        let windows = newest_windows(&controller.store())?;
+        let windows = newest_windows(|| controller.store())?;
         let made = CollectiveMade::of(&asked, &Links::of(&windows)).map_err(|error| match error {
             // Windows are of all users: which hosts they are on is in no answer.
             LinkError::NoHost { host, .. } => Error::Unknown(format!(
@@ -166,4 +195,20 @@ pub(crate) async fn collective(
         Ok(Json(made))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_waited_too_long_is_to_be_asked_again() {
+        let twice = |number: &u32| std::future::ready(Ok(2 * number));
+        let all = in_turn(&[1, 2, 3], Duration::from_secs(600), twice).await;
+        assert_eq!(all.ok(), Some(vec![2, 4, 6]));
+        let Err(Refusal(status, why)) = in_turn(&[1, 2, 3], Duration::ZERO, twice).await else { panic!("it went on") };
+        assert!(status == StatusCode::SERVICE_UNAVAILABLE && why.starts_with("1 of 3 pairs"), "{why}");
+        // One probe is always made: questions come to their end.
+        assert_eq!(in_turn(&[1], Duration::ZERO, twice).await.ok(), Some(vec![2]));
+    }
 }

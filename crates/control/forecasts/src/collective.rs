@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::link_times::{CollectiveAnswer, CollectiveAsked, LinkError, Links, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 use trimtab_loggp::{Collective, CollectiveTime, Seen, Time};
 use trimtab_store::Store;
 use trimtab_types::report::Report;
@@ -110,19 +111,28 @@ impl CollectiveMade {
     }
 }
 
-/// The newest windows of a store's newest jobs.
+/// The newest windows of a store's newest jobs. `store` is asked anew for each, so that others who wait for it get their turn.
 ///
 /// # Errors
 /// Those of the store.
-pub fn newest_windows(store: &Store) -> Result<Vec<Report>, Error> {
+pub fn newest_windows<S: Deref<Target = Store>>(store: impl Fn() -> S) -> Result<Vec<Report>, Error> {
+    let jobs = store().list_jobs()?;
     let mut reports = Vec::new();
-    for job in store.list_jobs()?.into_iter().filter(|job| job.windows > 0).take(JOBS_MAX) {
-        let windows = store.windows(&job.id)?;
+    for job in jobs.into_iter().filter(|job| job.windows > 0).take(JOBS_MAX) {
+        let Some(windows) = unless_deleted(store().windows(&job.id))? else { continue };
         for window in windows.iter().rev().take(WINDOWS_MAX) {
-            reports.push(store.window(&job.id, window.number)?);
+            reports.extend(unless_deleted(store().window(&job.id, window.number))?);
         }
     }
     Ok(reports)
+}
+
+/// `None`: somebody deleted it meanwhile.
+fn unless_deleted<T>(read: Result<T, trimtab_store::Error>) -> Result<Option<T>, Error> {
+    match read {
+        Err(trimtab_store::Error::NoSuchJob { .. } | trimtab_store::Error::NoSuchWindow { .. }) => Ok(None),
+        read => Ok(Some(read?)),
+    }
 }
 
 /// How it was derived, and what is not in it.

@@ -52,5 +52,6 @@ pub fn windows(store: &Option<PathBuf>, named: &[String]) -> anyhow::Result<Vec<
     if !named.is_empty() {
         return named.iter().map(|text| file_or_stored(store, text)).collect();
     }
-    Ok(newest_windows(&Store::open_to_show(store.as_deref())?)?)
+    let store = Store::open_to_show(store.as_deref())?;
+    Ok(newest_windows(|| &store)?)
 }
