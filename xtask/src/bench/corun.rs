@@ -1,7 +1,7 @@
 //! `bench forecast --only pairs`: two specimens share both cores, and `trimtab forecast corun` says when each ends.
 //!
 //! The truth is the median of runs that nobody looks at, taken in turns with the one that is forecast. Errors are shares of the
-//! time from the first job's start, as in ScoPro's tables 7a and 7b. Before jobs meet, each program is profiled by itself. Ranks give
+//! time from the first job's start, as in ScoPro's tables 7a and 7b. Before jobs meet, each program is profiled by itself; at later offsets of a pair it is also known how they got on before. Ranks give
 //! their processor away while they wait, so that no pair only spins against each other.
 //!
 //! Next: `crates/models/corun` for the formulas.
@@ -14,7 +14,7 @@ use super::runner::Spread;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_specimens::{Launch, Mpi, Running, Variant, build};
@@ -51,6 +51,8 @@ const SHORT_PERCENT_MAX: f64 = 3.0;
 const BETTER_SHARE_MIN: f64 = 0.9;
 /// Progress of two pairs that is less than this share apart is as good.
 const AS_GOOD: f64 = 0.02;
+/// The method of a forecast for jobs that met before.
+const MET: &str = "measured when they met before";
 const QUICK: (usize, usize, usize) = (1, 1, 3);
 
 /// A program and its options, by which an iteration takes some milliseconds.
@@ -68,8 +70,10 @@ const PAIRS: [(Side, Side); 6] = [(CG, FFT), (FFT, IS), (IS, PARTICLE), (PARTICL
 struct Known {
     name: &'static str,
     launch: Launch,
-    /// The report of a window alone.
+    /// The report of a window alone, of an endless run, as which it was profiled.
     alone: PathBuf,
+    /// The same of a run as those beside others.
+    run_alone: PathBuf,
     /// Seconds from a run's start to its end, and what of that is no iteration.
     run_s: f64,
     start_s: f64,
@@ -104,10 +108,12 @@ struct Outcome {
     forecast: Ends,
     /// By formula 7, of the one that ends last.
     if_all_stayed: f64,
-    /// Predicted and measured slowdown of each job.
+    /// Slowdown of each job as predicted before they ever met, and as measured.
     slowdowns: Vec<(f64, f64)>,
     /// The way in which they were predicted.
     method: String,
+    /// The same as predicted from when they had met before; empty: they had not.
+    met: Vec<(f64, f64)>,
     /// Slowdown of the job that ends first by short windows, and over its whole run; `None`: it was not beside the other all the time.
     short: Option<(f64, f64)>,
     programs: [&'static str; 2],
@@ -137,10 +143,18 @@ pub fn run(bench: &Bench, record: &mut Record) -> Result<()> {
             failed.push(Row::skipped(format!("pairs: {} and {}", first.0, second.0), why));
             continue;
         };
+        let before = match predicted(bench, [&a.alone, &b.alone]) {
+            Ok(before) => before,
+            Err(error) => {
+                let what = format!("pairs: prediction of {} and {}", first.0, second.0);
+                failed.push(Row::skipped(what, format!("{error:#}")));
+                continue;
+            }
+        };
         for offset in OFFSETS.iter().take(offsets) {
             let name = format!("{} and {} after {:.0}%", a.name, b.name, offset * 100.0);
             eprintln!("  pairs: {name}");
-            match outcome(bench, a, b, offset * ALONE_S, truths) {
+            match outcome(bench, [a, b], &before, offset * ALONE_S, truths) {
                 Ok(found) => outcomes.push(Outcome { name, ..found }),
                 Err(error) => failed.push(Row::skipped(format!("pairs: {name}"), format!("{error:#}"))),
             }
@@ -193,10 +207,18 @@ fn known(bench: &Bench, (name, options): Side) -> Result<Known> {
     let no_profile = asked(&["model", "pressure", "--yes", "--each", "0.5"]).err().map(|error| format!("{error:#}"));
     drop(running);
     let iterations = (ALONE_S / each_s).ceil() as u32;
+    // Windows of a program count as of the same one where its arguments are the same.
+    let run_alone = bench.folder.join(format!("{name}-run.json"));
+    let mut running = launch(iterations).start()?;
+    running.rank_pids(START_LIMIT)?;
+    sleep(SETTLE);
+    let window = answer(bench, &["attach", "--at-least", "1", &running.pid().to_string()].map(str::to_owned))?;
+    std::fs::write(&run_alone, window.to_string()).context("cannot keep a report")?;
+    ensure!(running.wait(RUN_LIMIT)?.status.success(), "{name} failed after a window of it");
     let runs = (0..RUNS_ALONE).map(|_| spent_s(iterations)).collect::<Result<Vec<f64>>>()?;
     let run_s = Spread::of(runs).context("no run")?.median;
     let start_s = (run_s - each_s * f64::from(iterations)).max(0.0);
-    Ok(Known { name, launch: launch(iterations), alone, run_s, start_s, short_s, no_profile })
+    Ok(Known { name, launch: launch(iterations), alone, run_alone, run_s, start_s, short_s, no_profile })
 }
 
 /// Seconds of an iteration in a report.
@@ -204,7 +226,23 @@ fn each(report: &Value) -> Result<f64> {
     number(report, "/time_per_iteration_s/mean")
 }
 
-fn outcome(bench: &Bench, a: &Known, b: &Known, offset_s: f64, count: usize) -> Result<Outcome> {
+/// The method and the slowdowns of both, from windows of each alone, and from what is known of their meetings so far.
+fn predicted(bench: &Bench, alone: [&Path; 2]) -> Result<(String, Vec<f64>)> {
+    let words = ["forecast", "corun"].map(str::to_owned).into_iter();
+    let files = alone.map(|file| file.display().to_string());
+    let found = answer(bench, &words.chain(files).collect::<Vec<_>>())?;
+    let method = found.pointer("/method").and_then(Value::as_str).unwrap_or("?").to_owned();
+    Ok((method, slowdowns(&found)?))
+}
+
+fn outcome(
+    bench: &Bench,
+    [a, b]: [&Known; 2],
+    before: &(String, Vec<f64>),
+    offset_s: f64,
+    count: usize,
+) -> Result<Outcome> {
+    let (now_method, now) = predicted(bench, [&a.run_alone, &b.run_alone])?;
     let mut runs = Vec::new();
     let mut found = None;
     for turn in 0..count {
@@ -216,17 +254,15 @@ fn outcome(bench: &Bench, a: &Known, b: &Known, offset_s: f64, count: usize) -> 
         }
     }
     let found = found.context("no run was forecast")?;
-    let words = ["forecast", "corun"].map(str::to_owned).into_iter();
-    let files = [a, b].map(|known| known.alone.display().to_string());
-    let predicted = answer(bench, &words.chain(files).collect::<Vec<_>>())?;
-    let method = predicted.pointer("/method").and_then(Value::as_str).unwrap_or("?").to_owned();
+    let beside = |said: &[f64]| said.iter().copied().zip(found.slowdowns.iter().copied()).collect();
     Ok(Outcome {
         name: String::new(),
         truths: runs.iter().copied().map(in_order).collect(),
         forecast: found.ends,
         if_all_stayed: found.if_all_stayed,
-        slowdowns: slowdowns(&predicted)?.into_iter().zip(found.slowdowns).collect(),
-        method,
+        slowdowns: beside(&before.1),
+        method: before.0.clone(),
+        met: if now_method == MET { beside(&now) } else { Vec::new() },
         short: (offset_s <= 0.0)
             .then(|| whole([a, b], &runs))
             .flatten()
@@ -350,6 +386,8 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     let what = "pairs: slowdown predicted before they meet, beside the measured one";
     rows.push(Row::median_at_most(format!("{what}, median"), "points", &points, PREDICTED_POINTS_MEDIAN_MAX));
     rows.push(Row::at_most(format!("{what}, each"), "points", &points, PREDICTED_POINTS_MAX));
+    let met: Vec<f64> = outcomes.iter().flat_map(|one| &one.met).map(|both| 100.0 * (both.0 - both.1).abs()).collect();
+    rows.push(Row::no_bar("pairs: slowdown as when they met before, beside the measured one", "points", &met));
     rows.push(better_row(outcomes));
     let short = outcomes.iter().filter_map(|one| one.short);
     let off: Vec<f64> = short.map(|(short, whole)| 100.0 * (short / whole - 1.0).abs()).collect();
@@ -404,6 +442,7 @@ fn figures(outcomes: &[Outcome]) -> Value {
             "if_all_stayed_s": one.if_all_stayed,
             "slowdowns_predicted_measured": one.slowdowns,
             "predicted": one.method,
+            "slowdowns_met_measured": one.met,
             "slowdown_short_whole": one.short,
         })
     };

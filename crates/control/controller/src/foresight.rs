@@ -18,7 +18,7 @@ use trimtab_forecasts::grid::Error as GridError;
 use trimtab_forecasts::{
     Asked, CorunAnswer, CorunAsked, CorunQuestion, CorunSide, Error, Given, JobAnswer, JobAsked, JobMade, ModelNamed,
     Past, ProfileNamed, QueueAnswer, QueueAsked, QueueMade, SizeAnswer, SizeAsked, SizeMade, Unknown, Whose,
-    alone_stored, corun, known_host, models_of, profile_kept,
+    alone_stored, corun, known_host, models_of, note_meetings, profile_kept,
 };
 use trimtab_history::{Wrong, read_log};
 use trimtab_site::Role;
@@ -218,9 +218,12 @@ fn sides(store: &Store, role: &Role, asked: &CorunAsked) -> Result<Vec<CorunSide
             true => None,
             false => profile_kept(store, &now, &asked.on)?.map(|kept| kept.profile),
         };
-        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, profile, begins_s })
+        Ok(CorunSide { name, now, is_together, is_new: !is_together, alone, profile, met: Vec::new(), begins_s })
     };
-    asked.jobs.iter().chain(&asked.with).zip(alone).enumerate().map(side).collect()
+    let all = asked.jobs.iter().chain(&asked.with).zip(alone).enumerate().map(side);
+    let mut sides = all.collect::<Result<Vec<CorunSide>, Refusal>>()?;
+    note_meetings(store, &mut sides)?;
+    Ok(sides)
 }
 
 /// A report that came, or a window of a job that whoever asks may see.

@@ -3,7 +3,7 @@
 //! A window together says how long an iteration takes beside the others and how many come; one alone says how long it takes
 //! alone, and how each rank uses its processors. Next: `trimtab-corun`, which forecasts.
 
-use trimtab_corun::{Between, Job, Profile, RankUse, Remaining, Unknown};
+use trimtab_corun::{Between, Job, Met, Profile, RankUse, Remaining, Unknown};
 use trimtab_sensors::cgroup::parse_cpus;
 use trimtab_types::report::{Closeness, Neighbour, NodeShare, RankPlace, RankTotal, Report};
 
@@ -56,6 +56,8 @@ pub struct CorunSide {
     pub alone: Result<Report, Unknown>,
     /// Its program's answer to pressure on the host on which they meet; `None`: not probed, or it runs together with the others.
     pub profile: Option<Profile>,
+    /// How it got on beside others of these when they met before; empty: nobody knows, or it runs together with them.
+    pub met: Vec<Met>,
     /// It begins so many seconds from now.
     pub begins_s: f64,
 }
@@ -144,6 +146,7 @@ fn job(side: &CorunSide, hosts: &[(String, String)], since_s: f64) -> Job {
         together_s,
         ranks: alone.and_then(|alone| ranks(alone, hosts)),
         profile: side.profile.clone().filter(|_| !side.is_together),
+        met: if side.is_together { Vec::new() } else { side.met.clone() },
     }
 }
 

@@ -5,10 +5,13 @@
 use crate::corun_jobs::{CorunSide, company, comparable, corun_cautions, corun_jobs};
 use crate::error::Error;
 use crate::looks::LOOKS_OF_JOB_MAX;
+use crate::pairs::met_before;
+use crate::quantity::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trimtab_corun::{Between, Job, JobOutlook, Method, Outlook, Partner, Unknown, forecast, ranked};
-use trimtab_store::{History, JobId, Store};
+use std::collections::BTreeSet;
+use trimtab_corun::{Between, Job, JobOutlook, Met, Method, Outlook, Partner, Unknown, forecast, ranked};
+use trimtab_store::{History, JobId, Run, Store};
 use trimtab_types::report::Report;
 
 /// Version of the answer's shape: fields may be added to it, and nothing else changes.
@@ -19,6 +22,8 @@ const PRESSED: [&str; 2] = ["memory bandwidth", "cache"];
 const NEVER_MODELLED: [&str; 2] = ["network", "I/O"];
 /// Earlier runs in which a window alone is looked for.
 const RUNS_MAX: u32 = 20;
+/// The newest windows of a run that may tell how it got on beside others.
+const MEETINGS_OF_RUN_MAX: usize = 8;
 
 /// Jobs that share nodes.
 #[derive(Clone, Debug)]
@@ -122,8 +127,7 @@ pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, Unknow
         }
     }
     for id in jobs {
-        let numbers: Vec<u32> = store.windows(&id)?.iter().map(|window| window.number).collect();
-        for number in numbers.into_iter().rev().take(LOOKS_OF_JOB_MAX) {
+        for number in newest_numbers(store, &id)? {
             let report = store.window(&id, number)?;
             if was_alone(&report) && report.time_per_iteration_s.is_some() && comparable(&report, now).is_none() {
                 return Ok(Ok(report));
@@ -133,16 +137,69 @@ pub fn alone_stored(store: &Store, now: &Report) -> Result<Result<Report, Unknow
     Ok(Err(Unknown::NoneStored))
 }
 
+/// Windows of runs of the same program, build, arguments and ranks as that of a window, the newest of each run first.
+fn windows_alike(store: &Store, now: &Report) -> Result<Vec<Report>, Error> {
+    let Some(likeness) = Run::of_window("", None, now).likeness() else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for run in store.runs_alike(&likeness, RUNS_MAX)? {
+        let Some(id) = store.job_of_key(&run.key)? else { continue };
+        for number in newest_numbers(store, &id)?.into_iter().take(MEETINGS_OF_RUN_MAX) {
+            found.push(store.window(&id, number)?);
+        }
+    }
+    Ok(found)
+}
+
+fn newest_numbers(store: &Store, id: &JobId) -> Result<Vec<u32>, Error> {
+    let numbers: Vec<u32> = store.windows(id)?.iter().map(|window| window.number).collect();
+    Ok(numbers.into_iter().rev().take(LOOKS_OF_JOB_MAX).collect())
+}
+
+/// Notes how each of the jobs, which have not met in these runs, got on beside each other one when they met before.
+///
+/// # Errors
+/// Those of reading.
+pub fn note_meetings(store: &Store, sides: &mut [CorunSide]) -> Result<(), Error> {
+    let mut windows: Vec<Report> = Vec::new();
+    for side in sides.iter().filter(|side| !side.is_together) {
+        windows.push(side.now.clone());
+        windows.extend(windows_alike(store, &side.now)?);
+    }
+    let moment = |report: &Report| (report.job.id.clone(), report.window.started_unix_s.map(f64::to_bits));
+    let mut known = BTreeSet::new();
+    windows.retain(|report| known.insert(moment(report)));
+    let named = |name: &str| sides.iter().filter(|side| side.name == name).count();
+    let met = |side: &CorunSide| {
+        let others = sides.iter().filter(|other| other.name != side.name && named(&other.name) == 1);
+        let met = others.filter_map(|other| met_before(&windows, &side.now, (&other.name, &other.now)));
+        if side.is_together { Vec::new() } else { met.collect() }
+    };
+    let all: Vec<Vec<Met>> = sides.iter().map(met).collect();
+    for (side, met) in sides.iter_mut().zip(all) {
+        side.met = met;
+    }
+    Ok(())
+}
+
 /// Resources that a prediction does not know of all jobs in it.
 pub fn not_modelled(outlooks: &[&Outlook]) -> Vec<String> {
-    let all = || outlooks.iter().flat_map(|outlook| &outlook.jobs).map(|job| job.from_profile);
+    // Windows of when they met saw all of it.
+    let predicted = || outlooks.iter().flat_map(|outlook| &outlook.jobs).filter(|job| job.met_windows.is_none());
+    if predicted().next().is_none() {
+        return Vec::new();
+    }
+    let all = || predicted().map(|job| job.from_profile);
     let is_known = [all().all(|known| known.memory), all().all(|known| known.cache)];
     let unknown = PRESSED.into_iter().zip(is_known).filter(|(_, is_known)| !is_known).map(|(name, _)| name);
     unknown.chain(NEVER_MODELLED).map(str::to_owned).collect()
 }
 
-/// The part of a predicted slowdown that comes from a profile, in a sentence; `None`: no job has one.
+/// The part of a predicted slowdown that comes from a profile or earlier meetings, in a sentence; `None`: no job has one.
 pub fn profile_line(side: &CorunSide, outlook: &Outlook, found: &JobOutlook) -> Option<String> {
+    if let Some(windows) = found.met_windows {
+        let plural = if windows == 1 { "" } else { "s" };
+        return Some(format!("from {windows} window{plural} of when they met before, and of it alone"));
+    }
     if outlook.method != Method::Profiles {
         return None;
     }
@@ -175,7 +232,7 @@ pub struct CorunAnswer {
     pub version: u32,
     /// When it was made, seconds since 1970.
     pub made_unix_s: f64,
-    /// "measured together", "predicted from processors" or "predicted from profiles".
+    /// "measured together", "measured when they met before", "predicted from processors" or "predicted from profiles".
     pub method: String,
     /// The share of ends and slowdowns in their intervals; null for predictions: nobody knows.
     pub share_inside: Option<f64>,
@@ -189,17 +246,6 @@ pub struct CorunAnswer {
     pub jobs: Option<Vec<JobTogether>>,
     /// The candidates, the better one first; null where jobs are forecast.
     pub partners: Option<Vec<PartnerAnswer>>,
-}
-
-/// A value with its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Quantity {
-    /// The value.
-    pub value: f64,
-    /// The lower end; null: a window has no interval.
-    pub lower: Option<f64>,
-    /// The upper end; null with the lower one.
-    pub upper: Option<f64>,
 }
 
 /// One job beside the others. Times are seconds from `made_unix_s`, or where no job runs from the newest window's end.
@@ -246,6 +292,9 @@ pub struct JobTogether {
     /// True if its program's answer to pressure on this host is known.
     #[serde(default)]
     pub is_profiled: bool,
+    /// Windows of when they met before, from which its slowdown is; null: it is not from such.
+    #[serde(default)]
+    pub met_windows: Option<usize>,
     /// The part of a prediction that comes from profiles, and facts that the forecast does not take into account, in sentences.
     pub because: Vec<String>,
 }
@@ -269,16 +318,6 @@ pub struct PartnerAnswer {
     pub slowdowns: Vec<Option<Quantity>>,
     /// The part of its slowdowns that comes from profiles, and facts that the ranking does not take into account, in sentences.
     pub because: Vec<String>,
-}
-
-impl From<&Between> for Quantity {
-    fn from(found: &Between) -> Self {
-        Quantity {
-            value: found.value,
-            lower: found.ends.map(|(lower, _)| lower),
-            upper: found.ends.map(|(_, upper)| upper),
-        }
-    }
 }
 
 fn quantity(found: &Between) -> Quantity {
@@ -332,6 +371,7 @@ fn job_answer(at: usize, side: &CorunSide, job: &Job, outlook: &JobOutlook, all:
         place: outlook.place,
         done_at_first_end: outlook.done_at_first_end,
         is_profiled: side.profile.is_some(),
+        met_windows: outlook.met_windows,
         because: profile_line(side, all, outlook).into_iter().chain(corun_cautions(side)).collect(),
     }
 }

@@ -24,6 +24,7 @@ mod looks;
 mod models;
 mod pairs;
 mod profiles;
+mod quantity;
 mod questions;
 mod queue;
 mod sizes;
@@ -37,8 +38,8 @@ pub use grid_models::{GridModels, Here};
 pub use grid_stored::{add_stored, stored_link};
 pub use job::{EndAnswer, JobAnswer, JobMade, Whose};
 pub use jobs_together::{
-    Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, PartnerAnswer, Quantity, alone_stored,
-    corun, letter_of, not_modelled, profile_line,
+    Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, PartnerAnswer, alone_stored, corun,
+    letter_of, not_modelled, note_meetings, profile_line,
 };
 pub use judged::{end_of, outcome};
 pub use link_times::{CollectiveAnswer, CollectiveAsked, HostLoad, HostPair, LinkError, Links, Method, Way};
@@ -46,6 +47,7 @@ pub use looks::{LOOKS_OF_JOB_MAX, looks};
 pub use models::{Content, MODEL_VERSION, Named, all_models, models_of, named_model, stray_words, time_words};
 pub use pairs::{Beside, Pair, PairTable, pair_table};
 pub use profiles::{PROFILE_VERSION, ProfileKept, ProfileNamed, pressured, profile_kept};
+pub use quantity::Quantity;
 pub use questions::{CorunAsked, Given, GivenAlone, JobAsked, ModelNamed, QueueAsked, SizeAsked};
 pub use queue::{NoWait, Past, QueueAnswer, QueueMade, QueueQuestion};
 pub use sizes::{Asked, Host, SizeAnswer, SizeMade, known_host};

@@ -2,17 +2,17 @@
 //!
 //! A window counts as alone where nobody else kept the job's processors busy, and as beside a program where one other program did.
 //! Neighbours are seen from outside, by the short name of their busiest process; which job it was is known where exactly one other
-//! job of that name has a window of about that time on the same hosts.
+//! job of that name has a window of about that time on the same hosts, and saw this one in it.
 //!
 //! Next: `corun_jobs` for the company of a window; docs/forecasts.md for the table.
 
 use crate::corun_jobs::company_programs;
-use crate::jobs_together::Quantity;
 use crate::profiles::pressured;
+use crate::quantity::Quantity;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trimtab_corun::Between;
+use trimtab_corun::{Between, Met};
 use trimtab_types::report::Report;
 
 /// Version of the table's shape: fields may be added to it, and nothing else changes.
@@ -74,6 +74,8 @@ struct Key {
     like: (String, String),
     /// The loop that an iteration is, and its place.
     counted: String,
+    /// Its ranks and the processors of each of its nodes: a program that shares more of its nodes is slowed more.
+    layout: Vec<(usize, Option<u32>)>,
 }
 
 #[derive(Default)]
@@ -87,6 +89,23 @@ type Partner = (String, Option<Key>);
 
 /// The table of these windows.
 pub fn pair_table(reports: &[Report]) -> PairTable {
+    let seen = all_seen(reports);
+    let all: Vec<(Row, Beside)> = seen.iter().flat_map(|(key, seen)| rows(key, seen)).collect();
+    let pairs = pairs(&all);
+    PairTable { version: VERSION, windows: reports.len(), pairs, beside: all.into_iter().map(|(_, row)| row).collect() }
+}
+
+/// How the program of `one` got on beside that of `other`, which is called `name`, by these windows; `None`: none of them, with
+/// the same arguments, ranks and loop, is alone and one beside it, or nobody knows that it was that one.
+pub(crate) fn met_before(reports: &[Report], one: &Report, (name, other): (&str, &Report)) -> Option<Met> {
+    let seen = all_seen(reports);
+    let of = seen.get(&key(one))?;
+    let (times, _) = of.beside.get(&(short(&other.job.program), Some(key(other))))?;
+    let slowdown = middle(times)?.over(middle(&of.alone)?);
+    Some(Met { other: name.to_owned(), slowdown, windows: times.len() })
+}
+
+fn all_seen(reports: &[Report]) -> BTreeMap<Key, Seen> {
     let mut seen: BTreeMap<Key, Seen> = BTreeMap::new();
     for report in reports {
         let Some(estimate) = report.time_per_iteration_s.filter(|_| report.window.valid) else { continue };
@@ -106,12 +125,10 @@ pub fn pair_table(reports: &[Report]) -> PairTable {
             _ => {}
         }
     }
-    let all: Vec<(Row, Beside)> = seen.iter().flat_map(|(key, seen)| rows(key, seen)).collect();
-    let pairs = pairs(&all);
-    PairTable { version: VERSION, windows: reports.len(), pairs, beside: all.into_iter().map(|(_, row)| row).collect() }
+    seen
 }
 
-/// The one job of this name that has a window of about that time on the same hosts.
+/// The one job of this name that has a window of about that time on the same hosts, in which it saw the program of this one.
 fn partner_of(report: &Report, name: &str, reports: &[Report]) -> Option<Key> {
     let times = |report: &Report| Some((report.window.started_unix_s?, report.window.duration_s));
     let (started, lasted) = times(report)?;
@@ -121,8 +138,11 @@ fn partner_of(report: &Report, name: &str, reports: &[Report]) -> Option<Key> {
         })
     };
     let is_there = |other: &&Report| other.job.hosts.iter().any(|host| report.job.hosts.contains(host));
+    // Runs of the same programs before and after it were beside somebody else, or alone.
+    let own_name = short(&report.job.program);
+    let saw_it = |other: &&Report| company_programs(other).is_some_and(|names| names == [own_name.as_str()]);
     let others = reports.iter().filter(|other| other.job.id != report.job.id && short(&other.job.program) == name);
-    let mut keys: Vec<Key> = others.filter(is_there).filter(is_near).map(key).collect();
+    let mut keys: Vec<Key> = others.filter(is_there).filter(is_near).filter(saw_it).map(key).collect();
     keys.sort();
     keys.dedup();
     if keys.len() == 1 { keys.pop() } else { None }
@@ -139,7 +159,10 @@ fn key(report: &Report) -> Key {
     };
     let (job, window) = (&report.job, &report.window);
     let counted = format!("{:?} {:?}", window.main_loop, window.marker);
-    Key { program: job.program.clone(), ranks: job.ranks, like, counted }
+    let mut layout: Vec<(usize, Option<u32>)> =
+        report.nodes.iter().map(|node| (node.places.len(), node.processors)).collect();
+    layout.sort_unstable();
+    Key { program: job.program.clone(), ranks: job.ranks, like, counted, layout }
 }
 
 /// The program of a row, and its partner.
@@ -288,6 +311,25 @@ mod tests {
         assert_eq!(row("is", "cg").slowdown, None, "it was never seen alone");
         let [pair] = table.pairs.as_slice() else { panic!("one pair: {table:?}") };
         assert!((pair.progress - (1.0 / 1.8 + 0.5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_same_program_in_the_same_place_was_met() {
+        let all = [
+            at(1000.0, "long", window("cg", 1.0, &[])),
+            at(2000.0, "short", window("fft", 1.0, &[])),
+            at(9000.0, "long", window("cg", 2.0, &["fft"])),
+            at(9000.5, "short", window("fft", 1.5, &["cg"])),
+        ];
+        let [cg, fft, ..] = &all;
+        let met = met_before(&all, cg, ("B", fft)).expect("both were measured then");
+        assert!((met.slowdown.value - 2.0).abs() < 1e-9 && met.other == "B" && met.windows == 1, "{met:?}");
+        let other_arguments = at(2000.0, "shorter", window("fft", 1.0, &[]));
+        assert_eq!(met_before(&all, cg, ("B", &other_arguments)), None);
+        let mut larger = fft.clone();
+        larger.nodes[0].processors = Some(64);
+        assert_eq!(met_before(&all, cg, ("B", &larger)), None, "on another machine");
+        assert_eq!(met_before(&all[..3], cg, ("B", fft)), None, "it may have been any fft");
     }
 
     #[test]

@@ -74,6 +74,9 @@ fn check_job(job: &Job) -> Result<(), Error> {
     if !times.copied().all(super::between::Between::is_positive) {
         return no_number("the time of an iteration");
     }
+    if !job.met.iter().all(|met| met.slowdown.is_positive()) {
+        return no_number("how it got on beside another one before");
+    }
     let ranks = job.ranks.iter().flatten();
     if !ranks.clone().all(|rank| is_time(rank.wanted) && rank.computing.is_none_or(is_time)) {
         return no_number("a rank's use of processors");

@@ -40,6 +40,17 @@ pub struct RankUse {
     pub computing: Option<f64>,
 }
 
+/// How a job got on beside one other, when they met before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Met {
+    /// The other one's name.
+    pub other: String,
+    /// Time of an iteration beside it over that alone.
+    pub slowdown: Between,
+    /// Windows beside it.
+    pub windows: usize,
+}
+
 /// One of the jobs that share processors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -59,4 +70,6 @@ pub struct Job {
     pub ranks: Result<Vec<RankUse>, Unknown>,
     /// Its answer to pressure, where it was probed on the host on which they meet.
     pub profile: Option<Profile>,
+    /// How it got on beside others of these, one by one, when they met before.
+    pub met: Vec<Met>,
 }

@@ -15,6 +15,7 @@ fn measured(at: usize, (left, alone_s, slowdown): (u64, f64, f64)) -> Job {
         together_s: Some(Between::of_mean(alone_s * slowdown, Some(0.02 * alone_s))),
         ranks: Err(Unknown::NoRank),
         profile: None,
+        met: Vec::new(),
     }
 }
 

@@ -22,7 +22,7 @@ mod unknown;
 
 pub use between::{Between, SHARE};
 pub use error::Error;
-pub use job::{Job, RankUse, Remaining};
+pub use job::{Job, Met, RankUse, Remaining};
 pub use outlook::{FromProfile, JobOutlook, Outlook, forecast};
 pub use pace::Method;
 pub use partners::{Partner, ranked};

@@ -20,6 +20,8 @@ pub struct JobOutlook {
     pub slowdown: Result<Between, Unknown>,
     /// The parts of a predicted slowdown that come from profiles.
     pub from_profile: FromProfile,
+    /// Windows of when they met before, from which the slowdown is; `None`: it is not from such.
+    pub met_windows: Option<usize>,
     /// Iterations to come from now on, at most.
     pub left: Option<f64>,
     /// Its loop may be left before.
@@ -67,7 +69,7 @@ pub struct Outlook {
 pub fn forecast(jobs: &[Job]) -> Result<Outlook, Error> {
     check(jobs)?;
     let method = method_of(jobs);
-    if method != Method::Together {
+    if !matches!(method, Method::Together | Method::Met) {
         for job in jobs.iter().filter(|_| jobs.len() > 1) {
             if let Err(why) = &job.ranks {
                 return Err(Error::NoProfile { job: job.name.clone(), why: why.clone() });
@@ -81,9 +83,16 @@ pub fn forecast(jobs: &[Job]) -> Result<Outlook, Error> {
 pub(crate) fn method_of(jobs: &[Job]) -> Method {
     match jobs.first().is_some_and(|job| job.together_s.is_some()) {
         true => Method::Together,
+        false if has_met(jobs) => Method::Met,
         false if jobs.len() > 1 && jobs.iter().any(|job| job.profile.is_some()) => Method::Profiles,
         false => Method::Processors,
     }
+}
+
+/// Two jobs met before, and both were measured then.
+fn has_met(jobs: &[Job]) -> bool {
+    let knows = |one: &Job, other: &Job| one.met.iter().any(|met| met.other == other.name);
+    matches!(jobs, [one, other] if knows(one, other) && knows(other, one))
 }
 
 /// Jobs, and how they are looked at.
@@ -105,6 +114,7 @@ impl View<'_> {
             JobOutlook {
                 slowdown: self.slowdown(at),
                 from_profile: self.told_by_profile(at),
+                met_windows: self.met_windows(at),
                 left,
                 is_at_most: matches!(job.remaining, Remaining::AtMost(_)),
                 alone_end_s: self.alone_end(at),
@@ -134,8 +144,13 @@ impl View<'_> {
         }
     }
 
+    fn met_windows(&self, at: usize) -> Option<usize> {
+        let all = vec![true; self.jobs.len()];
+        self.paces.met(at, &all).filter(|_| self.method != Method::Together).map(|met| met.windows)
+    }
+
     fn told_by_profile(&self, at: usize) -> FromProfile {
-        if self.method != Method::Profiles {
+        if self.method != Method::Profiles || self.met_windows(at).is_some() {
             return FromProfile::default();
         }
         let (sharing, cache, memory) = self.paces.known_by_profile(at);
@@ -289,10 +304,10 @@ impl View<'_> {
                 all.extend([0.0, 1.0].map(|part| self.with(|setting| setting.part = Some(part))));
             }
             Method::Together => {}
-            Method::Processors | Method::Profiles => {
+            Method::Processors | Method::Profiles | Method::Met => {
                 let others = [Sharing::Even, Sharing::Computing];
                 all.extend(others.map(|sharing| self.with(|setting| setting.sharing = sharing)));
-                let ends = [End::Lower, End::Upper].into_iter().filter(|_| self.method == Method::Profiles);
+                let ends = [End::Lower, End::Upper];
                 all.extend(ends.map(|end| self.with(|setting| setting.end = end)));
             }
         }
@@ -334,7 +349,7 @@ fn is_order_sure(ends: &[Result<Between, Unknown>]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::RankUse;
+    use crate::job::{Met, RankUse};
 
     fn job(name: &str, remaining: u64, alone_s: f64, together_s: Option<f64>) -> Job {
         Job {
@@ -346,6 +361,7 @@ mod tests {
             together_s: together_s.map(|mean| Between::of_mean(mean, Some(0.01 * mean))),
             ranks: Err(Unknown::NoPlace { rank: 0 }),
             profile: None,
+            met: Vec::new(),
         }
     }
 
@@ -436,6 +452,37 @@ mod tests {
         assert_eq!((found.method, found.share_inside), (Method::Processors, None));
         let none = forecast(&[job("a", 1, 1.0, None), with("b", 0.5, 0.0)]);
         assert!(matches!(none, Err(Error::NoProfile { .. })), "{none:?}");
+    }
+
+    #[test]
+    fn those_who_met_before_are_as_slow_as_then() {
+        let met = |other: &str, factor: f64| {
+            let slowdown = Between { value: factor, ends: Some((0.9 * factor, 1.2 * factor)) };
+            vec![Met { other: other.to_owned(), slowdown, windows: 3 }]
+        };
+        let a = Job { met: met("b", 4.0), ..job("a", 100, 1.0, None) };
+        let b = Job { met: met("a", 1.25), ..job("b", 400, 1.0, None) };
+        // Their use of processors need not be known.
+        let found = forecast(&[a.clone(), b.clone()]).unwrap();
+        assert_eq!((found.method, found.share_inside), (Method::Met, None));
+        let own = &found.jobs[0];
+        assert!(own.slowdown.clone().is_ok_and(|it| it.value == 4.0 && it.ends == Some((3.6, 4.8))), "{found:?}");
+        let end = own.end_s.clone().unwrap();
+        assert!(
+            (end.value - 400.0).abs() < 1e-6 && end.ends.is_some_and(|(lower, upper)| lower <= 360.0 && upper >= 480.0)
+        );
+        // The rest of b is done alone: 400 s hold 320 of its iterations.
+        assert!(found.jobs[1].end_s.clone().is_ok_and(|end| (end.value - 480.0).abs() < 1e-6), "{found:?}");
+        // A third one is there that nobody has met: processors say it, for all of them.
+        let with = |job: Job| Job { ranks: on_one(0.8), ..job };
+        let third = forecast(&[with(a.clone()), with(b), with(job("c", 100, 1.0, None))]).unwrap();
+        assert!(third.method == Method::Processors && third.jobs[0].met_windows.is_none(), "{third:?}");
+        // One who was not measured then is predicted, the other one is not.
+        let half = forecast(&[with(a), with(job("b", 400, 1.0, None))]).unwrap();
+        assert_eq!(
+            (half.method, half.jobs[0].met_windows, half.jobs[1].met_windows),
+            (Method::Processors, Some(3), None)
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Next: `outlook`, which varies what is uncertain here; `processors` for the prediction.
 
 use crate::between::Between;
-use crate::job::{Job, RankUse};
+use crate::job::{Job, Met, RankUse};
 use crate::processors::{Sharing, slowdowns};
 use crate::profile::{Place, Profile, Resource, by_another};
 use std::cell::RefCell;
@@ -26,6 +26,8 @@ pub enum Method {
     Processors,
     /// From that, and from the answers to pressure that some or all of them have given.
     Profiles,
+    /// From windows of when they met before.
+    Met,
 }
 
 impl Method {
@@ -35,6 +37,7 @@ impl Method {
             Method::Together => "measured together",
             Method::Processors => "predicted from processors",
             Method::Profiles => "predicted from profiles",
+            Method::Met => "measured when they met before",
         }
     }
 }
@@ -48,7 +51,7 @@ pub(crate) struct Setting {
     pub together_s: Vec<Option<f64>>,
     /// How processors are shared.
     pub sharing: Sharing,
-    /// The end of the interval of what profiles say.
+    /// The end of the interval of what profiles and earlier meetings say.
     pub end: End,
     /// The part of the slowdown beside all that remains beside some of them; `None`: as processors tell it.
     pub part: Option<f64>,
@@ -81,6 +84,8 @@ pub(crate) struct Paces<'a> {
     method: Method,
     ranks: Option<Vec<&'a [RankUse]>>,
     profiles: Vec<Option<&'a Profile>>,
+    /// How each got on beside each other one before.
+    met: Vec<Vec<Option<&'a Met>>>,
     /// The slowdowns that formula 2 says of each beside the probes by which it was profiled.
     expected: Vec<Vec<f64>>,
     known: RefCell<BTreeMap<Question, Vec<f64>>>,
@@ -91,12 +96,27 @@ impl<'a> Paces<'a> {
         let ranks = jobs.iter().map(|job| job.ranks.as_deref().ok()).collect();
         let profiles = jobs.iter().map(|job| job.profile.as_ref().filter(|_| method == Method::Profiles)).collect();
         let expected = jobs.iter().map(|job| expected(job).unwrap_or_default()).collect();
-        Paces { method, ranks, profiles, expected, known: RefCell::default() }
+        let met = jobs
+            .iter()
+            .map(|job| jobs.iter().map(|other| job.met.iter().find(|met| met.other == other.name)).collect());
+        Paces { method, ranks, profiles, met: met.collect(), expected, known: RefCell::default() }
     }
 
-    /// How many times as long a job takes beside those who are there, by processors and by what profiles say; `None`: the use of
-    /// processors of some is not known.
+    /// How a job got on beside the only one there that shares a node with it, when they met before; `None`: they did not, or several
+    /// are there.
+    pub fn met(&self, job: usize, there: &[bool]) -> Option<&'a Met> {
+        let others = (0..there.len()).filter(|other| *other != job && there[*other]);
+        let mut near = others.filter(|other| self.ranks.is_none() || self.place(job, *other).is_some());
+        let other = near.next()?;
+        self.met[job][other].filter(|_| near.next().is_none())
+    }
+
+    /// How many times as long a job takes beside those who are there: as measured before, else by processors and by what profiles
+    /// say; `None`: the use of processors of some is not known.
     pub fn predicted(&self, job: usize, there: &[bool], sharing: Sharing) -> Option<Between> {
+        if let Some(met) = self.met(job, there) {
+            return Some(met.slowdown);
+        }
         let own = self.profiles[job];
         let shared = own.and_then(|own| {
             let by_formula = self.by_processors(job, there, Sharing::Turns)?;
@@ -184,8 +204,9 @@ impl<'a> Paces<'a> {
         let count = there.iter().filter(|is_there| **is_there).count();
         match self.method {
             _ if count <= 1 => alone.or(together),
-            Method::Processors => Some(alone? * self.by_processors(job, there, setting.sharing)?),
-            Method::Profiles => Some(alone? * setting.end.of(self.predicted(job, there, setting.sharing)?)),
+            Method::Processors | Method::Profiles | Method::Met => {
+                Some(alone? * setting.end.of(self.predicted(job, there, setting.sharing)?))
+            }
             Method::Together if count == there.len() => together,
             Method::Together => {
                 let (Some(alone), Some(together)) = (alone, together) else { return together };

@@ -110,6 +110,7 @@ mod tests {
             together_s: None,
             ranks: Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted, computing: Some(computing) }]),
             profile: None,
+            met: Vec::new(),
         }
     }
 

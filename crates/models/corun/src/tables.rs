@@ -29,6 +29,7 @@ fn job(name: &str, together_s: f64, alone: Result<f64, Unknown>) -> Job {
         together_s: Some(Between::exactly(together_s / 100.0)),
         ranks: Err(Unknown::NoRank),
         profile: None,
+        met: Vec::new(),
     }
 }
 

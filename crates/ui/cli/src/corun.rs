@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
 use trimtab_controller::forecasts::{
-    Corun, CorunMade, CorunQuestion, CorunSide, Unknown, alone_stored, corun, profile_kept,
+    Corun, CorunMade, CorunQuestion, CorunSide, Unknown, alone_stored, corun, note_meetings, profile_kept,
 };
 use trimtab_engine::corun::JobOutlook;
 use trimtab_engine::{Engine, Found, Length, Options, Window, own, usual_options};
@@ -92,7 +92,8 @@ impl Way<'_> {
             let begins_s = at.checked_sub(1).and_then(|at| options.offset.get(at).copied()).unwrap_or(0.0);
             sides.push((self.side(job, alone, is_together, begins_s, live, command_ns)?, begins_s));
         }
-        let sides: Vec<CorunSide> = sides.into_iter().map(|(side, _)| side).collect();
+        let mut sides: Vec<CorunSide> = sides.into_iter().map(|(side, _)| side).collect();
+        note_meetings(&self.kept.store(), &mut sides)?;
         let made_unix_s = own::unix_s();
         let question = CorunQuestion {
             sides,
@@ -131,7 +132,16 @@ impl Way<'_> {
             true => None,
             false => profile_kept(&self.kept.store(), &now, &self.options.on)?.map(|kept| kept.profile),
         };
-        Ok(CorunSide { name, now, is_together, is_new: !is_together && !is_live, alone, profile, begins_s })
+        Ok(CorunSide {
+            name,
+            now,
+            is_together,
+            is_new: !is_together && !is_live,
+            alone,
+            profile,
+            met: Vec::new(),
+            begins_s,
+        })
     }
 
     fn measure(&self, found: &Found, live: usize, command_ns: u64) -> anyhow::Result<Report> {

@@ -46,7 +46,7 @@ fn job_lines(side: &CorunSide, job: &Job, found: &JobOutlook, outlook: &Outlook)
                 "takes {:.3} times as long{}, {}",
                 slowdown.value,
                 factors(slowdown, outlook),
-                outlook.method.words()
+                method(found, outlook).words()
             )
         }
         Err(why) => format!("slowdown not known: {why}"),
@@ -69,6 +69,10 @@ fn job_lines(side: &CorunSide, job: &Job, found: &JobOutlook, outlook: &Outlook)
     lines.extend(profile_line(side, outlook, found));
     lines.extend(corun_cautions(side));
     lines
+}
+
+fn method(found: &JobOutlook, outlook: &Outlook) -> Method {
+    if found.met_windows.is_some() { Method::Met } else { outlook.method }
 }
 
 fn work_line(side: &CorunSide, job: &Job, found: &JobOutlook) -> Option<String> {
@@ -120,6 +124,11 @@ fn closing_lines(outlook: &Outlook) -> Vec<String> {
 }
 
 fn prediction_line(outlooks: &[&Outlook]) -> String {
+    if outlooks.iter().all(|outlook| outlook.method == Method::Met) {
+        return "as measured when they met before. The lower and upper figure are those of all windows then, and nobody knows how often \
+                they hold; measure once they have met"
+            .to_owned();
+    }
     let by = match outlooks.first().map(|outlook| outlook.method) {
         Some(Method::Profiles) => "predicted from profiles: ",
         _ => "predicted from shares of processors only: ",

@@ -286,7 +286,20 @@ fn two_jobs_that_share_processors_are_measured_and_their_ends_forecast() {
     assert!(said.code == 0 && known == 2 && number(&table["pairs"][0]["progress"]) > 0.3, "{table}");
     let page = home.trimtab(&["model", "pairs"]);
     assert!(page.code == 0 && page.stdout.contains("beside turns (2 ranks): "), "{page:?}");
-    // Windows alone are there for a prediction, by their names in the store.
+    // The same two are to meet again: windows alone are named in the store, which knows how they got on.
     let page = home.trimtab(&["forecast", "corun", &long_alone, &short_alone]);
+    assert!(page.code == 0 && page.stdout.contains("measured when they met before"), "{page:?}");
+    let again = corun(&home, 0, &[&long_alone, &short_alone]);
+    for (before, now) in
+        found["jobs"].as_array().into_iter().flatten().zip(again["jobs"].as_array().into_iter().flatten())
+    {
+        assert_eq!(
+            (&now["slowdown"]["value"], &now["met_windows"]),
+            (&before["slowdown"]["value"], &json!(1)),
+            "{again}"
+        );
+    }
+    // With one of which no window is there, processors say it.
+    let page = home.trimtab(&["forecast", "corun", &long_alone, &long_alone]);
     assert!(page.code == 0 && page.stdout.contains("predicted from processors"), "{page:?}");
 }
