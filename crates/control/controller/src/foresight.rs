@@ -222,7 +222,7 @@ fn sides(store: &Store, role: &Role, asked: &CorunAsked) -> Result<Vec<CorunSide
     };
     let all = asked.jobs.iter().chain(&asked.with).zip(alone).enumerate().map(side);
     let mut sides = all.collect::<Result<Vec<CorunSide>, Refusal>>()?;
-    note_meetings(store, &mut sides)?;
+    note_meetings(store, &mut sides, &asked.on)?;
     Ok(sides)
 }
 

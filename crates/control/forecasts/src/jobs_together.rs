@@ -155,11 +155,15 @@ fn newest_numbers(store: &Store, id: &JobId) -> Result<Vec<u32>, Error> {
     Ok(numbers.into_iter().rev().take(LOOKS_OF_JOB_MAX).collect())
 }
 
-/// Notes how each of the jobs, which have not met in these runs, got on beside each other one when they met before.
+/// Notes how each of the jobs, which have not met in these runs, got on beside each other one when they met before. On nodes `on`
+/// of which no window is here, nobody knows how many processors they have, and nothing is noted.
 ///
 /// # Errors
 /// Those of reading.
-pub fn note_meetings(store: &Store, sides: &mut [CorunSide]) -> Result<(), Error> {
+pub fn note_meetings(store: &Store, sides: &mut [CorunSide], on: &[String]) -> Result<(), Error> {
+    if !on.is_empty() && sides.iter().all(|side| side.now.job.hosts != on) {
+        return Ok(());
+    }
     let mut windows: Vec<Report> = Vec::new();
     for side in sides.iter().filter(|side| !side.is_together) {
         windows.push(side.now.clone());

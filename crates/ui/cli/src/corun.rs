@@ -93,7 +93,7 @@ impl Way<'_> {
             sides.push((self.side(job, alone, is_together, begins_s, live, command_ns)?, begins_s));
         }
         let mut sides: Vec<CorunSide> = sides.into_iter().map(|(side, _)| side).collect();
-        note_meetings(&self.kept.store(), &mut sides)?;
+        note_meetings(&self.kept.store(), &mut sides, &options.on)?;
         let made_unix_s = own::unix_s();
         let question = CorunQuestion {
             sides,

@@ -299,7 +299,9 @@ fn two_jobs_that_share_processors_are_measured_and_their_ends_forecast() {
             "{again}"
         );
     }
-    // With one of which no window is there, processors say it.
-    let page = home.trimtab(&["forecast", "corun", &long_alone, &long_alone]);
-    assert!(page.code == 0 && page.stdout.contains("predicted from processors"), "{page:?}");
+    // With one that it never met, and on a node of which no window is, processors say it.
+    for words in [vec![&long_alone[..], &long_alone], vec![&long_alone, &short_alone, "--on", "n9"]] {
+        let page = home.trimtab(&[vec!["forecast", "corun"], words].concat());
+        assert!(page.code == 0 && page.stdout.contains("predicted from processors"), "{page:?}");
+    }
 }
