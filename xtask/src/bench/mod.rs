@@ -69,11 +69,10 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         Name::Forecast => forecast::run(&bench, &recordings, options.only, &mut record)?,
     }
     println!("\n{}", record.summary());
-    if (options.quick || options.only.is_some() || options.leaves.is_some()) && options.json.is_none() {
-        println!("not kept: too few rounds or rows; give --json FILE to keep it all the same");
-        return Ok(Outcome::Done);
-    }
-    let path = options.json.unwrap_or_else(|| bench.root.join("benches/results").join(record.file_name()));
+    // A part of the rows, or of the rounds, is no result that others compare with.
+    let is_part = options.quick || options.only.is_some() || options.leaves.is_some();
+    let folder = if is_part { "target/results" } else { "benches/results" };
+    let path = options.json.unwrap_or_else(|| bench.root.join(folder).join(record.file_name()));
     record.write(&path)?;
     println!("written: {}", shell::relative(&bench.root, &path));
     Ok(Outcome::Done)
