@@ -218,6 +218,8 @@ pub(crate) fn by_another(found: Between) -> Between {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{Job, RankUse, Remaining};
+    use crate::outlook::forecast;
 
     fn curve(points: &[(f64, f64)]) -> Curve {
         let point = |(level, value): &(f64, f64)| Point {
@@ -303,6 +305,30 @@ mod tests {
             (found.value - 1.4).abs() < 1e-12 && found.ends.is_some_and(|(_, upper)| upper > 1.4 * 1.2),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn jobs_that_give_their_processor_away_take_turns_or_have_processors_of_their_own() {
+        let job = |name: &str, slowed: f64| Job {
+            name: name.to_owned(),
+            begins_s: 0.0,
+            since_s: 0.0,
+            remaining: Remaining::Exactly(100),
+            alone_s: Ok(Between::exactly(1.0)),
+            together_s: None,
+            ranks: Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted: 1.0, computing: Some(0.5) }]),
+            profile: Some(Profile { sharing: Some(curve(&[(0.5, 1.6), (1.0, slowed)])), ..profile(None, None) }),
+            met: Vec::new(),
+        };
+        let found = forecast(&[job("a", 100.0), job("b", 4.0)]).unwrap();
+        let slowdown = |at: usize| found.jobs[at].slowdown.clone().unwrap();
+        let (a, b) = (slowdown(0), slowdown(1));
+        assert!((a.value - 34.0).abs() < 1e-9, "99 of the probe's turns over 3 waits in one: {a:?}");
+        assert!(b.value < 1.1, "{b:?}");
+        for one in [a, b] {
+            let (lower, upper) = one.ends.unwrap();
+            assert!(lower <= 2.0 && upper >= 2.0, "formula 2: {one:?}");
+        }
     }
 
     #[test]
