@@ -101,7 +101,7 @@ fn on_limited_links(test: &str, mpi: Mpi) {
     // A line through times that do not grow with the size is no fit, and none is claimed: others may have used the processors.
     let gap_s = (0..TRIES).find_map(|_| {
         let links = nodes.links(&nodes.window(&job));
-        last_segment(&links)["gap_s_per_byte"]["value"].as_f64()
+        last_segment(&links)?["gap_s_per_byte"]["value"].as_f64()
     });
     let gap_s = gap_s.expect("a window from which the gap is known");
     println!("{mpi:?} without a limit: {:.1} Mbit/s", 8e-6 / gap_s);
@@ -124,9 +124,11 @@ fn network(links: &Value) -> &Value {
     pairs.iter().find(|pair| pair["way"] == "network").unwrap_or_else(|| panic!("no pair of nodes: {links}"))
 }
 
-fn last_segment(links: &Value) -> &Value {
-    let segments = network(links)["fit"]["segments"].as_array();
-    segments.and_then(|segments| segments.last()).unwrap_or_else(|| panic!("no fit: {links}"))
+/// `None`: no fit is claimed, for others used the processors, or the window saw too few sizes.
+fn last_segment(links: &Value) -> Option<&Value> {
+    let network = network(links);
+    assert!(network["fit"].is_object() || network["no_fit"].is_string(), "the reason is said: {links}");
+    network["fit"]["segments"].as_array()?.last()
 }
 
 /// Median time of messages of this size from rank 0 to rank 1, and how long each was waited for.
@@ -160,7 +162,10 @@ impl Nodes<'_> {
         let mut tries = Vec::new();
         for _ in 0..TRIES {
             let links = self.links(&self.window(&job));
-            let segment = last_segment(&links);
+            let Some(segment) = last_segment(&links) else {
+                println!("{mpi:?} at {}: no fit: {links}", limit.rate);
+                continue;
+            };
             let number = |key: &str| segment[key]["value"].as_f64().unwrap_or_else(|| panic!("{links}"));
             let gap_s = number("gap_s_per_byte");
             let fitted_s = number("latency_s") + gap_s * (limit.largest - 1) as f64;
