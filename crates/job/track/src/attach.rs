@@ -3,11 +3,15 @@
 use crate::error::{Denial, Error};
 use crate::procfs::{ElfKind, Processes};
 use crate::status::Status;
+use std::time::Duration;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{Stat, State};
 
 /// How many parents are followed to learn whether a process is our descendant; guards against a changing tree.
 const ANCESTORS_MAX: usize = 256;
+/// Looks at a process that is traced, and the time between them.
+const LOOKS_MAX: usize = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(11);
 /// Short name of our own processes.
 const OWN_COMMAND: &str = "trimtab";
 
@@ -58,8 +62,21 @@ fn check_machine(processes: &dyn Processes, pid: Pid) -> Result<(), Error> {
     Err(Error::WrongMachine { pid, program: processes.executable(pid)?, found })
 }
 
-/// The tracer is a thread, which may have any name: its process is named. If it is gone, so is what it did.
+/// A profiler traces a process for milliseconds, again and again: only one that stays is an obstacle.
 fn check_tracer(processes: &dyn Processes, pid: Pid, status: &Status) -> Result<(), Error> {
+    let mut found = untraced(processes, pid, status);
+    for _ in 1..LOOKS_MAX {
+        if !matches!(found, Err(Error::Traced { .. })) {
+            break;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+        found = untraced(processes, pid, &processes.status(pid)?);
+    }
+    found
+}
+
+/// The tracer is a thread, which may have any name: its process is named. If it is gone, so is what it did.
+fn untraced(processes: &dyn Processes, pid: Pid, status: &Status) -> Result<(), Error> {
     let Some(thread) = status.tracer else { return Ok(()) };
     let tracer = match processes.status(thread) {
         Ok(status) => status.process,

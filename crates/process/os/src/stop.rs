@@ -16,12 +16,22 @@ use crate::proc::{refusal, stat_of, thread_count, thread_ids, tracer_of};
 use crate::restart::{registers_to_restore, restart_state};
 use crate::sys::{self, Registers};
 use crate::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 
 /// How long one thread may take to stop before everything is let go again.
 const STOP_LIMIT_MS: u64 = 2000;
+/// Another trimtab that looks at a stack, or a profiler, traces a process for milliseconds, again and again: so long one is tried
+/// to come in between before it is refused,
+const TRACED_MAX: Duration = Duration::from_secs(1);
+/// and so long where what is in the process has to come out.
+const TRACED_RESTORE_MAX: Duration = Duration::from_secs(30);
+/// Time between two tries; it doubles up to the maximum.
+const TRACED_REST: Duration = Duration::from_micros(200);
+const TRACED_REST_MAX: Duration = Duration::from_millis(5);
+/// A refusal whose tracer is gone by then is asked for again, so often.
+const REFUSALS_MAX: usize = 10;
 /// How long the end of threads that were traced is waited for; a process may write a large core file first.
 const BURY_LIMIT_MS: u64 = 5000;
 /// Sleep between two looks at threads that end.
@@ -34,6 +44,20 @@ enum Answer {
     Held(Box<Thread>),
     Ended,
     GoesOn,
+}
+
+/// Tries again while somebody else traces a thread.
+fn unless_traced(at_most: Duration, stop: impl Fn() -> Result<Stopped, Error>) -> Result<Stopped, Error> {
+    let begun = Instant::now();
+    let mut pause = TRACED_REST;
+    loop {
+        match stop() {
+            Err(Error::OtherTracer { .. }) if begun.elapsed() < at_most => {}
+            stopped => return stopped,
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(TRACED_REST_MAX);
+    }
 }
 
 /// How a thread is to be stopped.
@@ -77,8 +101,24 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Stops every thread of `pid`. On any error all threads are let go again.
+    /// Stops every thread of `pid`. On any error all threads are let go again. Where somebody else traces one, that may pass:
+    /// it is tried again for a second.
+    ///
+    /// # Errors
+    /// [`Error::OtherTracer`] if it does not pass; a process that has ended, may not be traced, or does not stop.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
+        unless_traced(TRACED_MAX, || Stopped::try_stop(pid))
+    }
+
+    /// The same, to take something out of the process: it is tried for much longer, since what stays in would outlive us.
+    ///
+    /// # Errors
+    /// As [`Stopped::stop`].
+    pub fn stop_to_restore(pid: Pid) -> Result<Self, Error> {
+        unless_traced(TRACED_RESTORE_MAX, || Stopped::try_stop(pid))
+    }
+
+    fn try_stop(pid: Pid) -> Result<Self, Error> {
         let mut known = thread_ids(pid)?;
         let mut tids = known.clone();
         let mut stopped = Stopped::prepare(pid)?;
@@ -98,7 +138,14 @@ impl Stopped {
     }
 
     /// Stops one thread of `pid`, one that computes if there is one, and lets the others run.
+    ///
+    /// # Errors
+    /// As [`Stopped::stop`].
     pub fn stop_one(pid: Pid) -> Result<Self, Error> {
+        unless_traced(TRACED_MAX, || Stopped::try_stop_one(pid))
+    }
+
+    fn try_stop_one(pid: Pid) -> Result<Self, Error> {
         let mut tids = thread_ids(pid)?;
         let computing = tids.iter().position(|tid| computes(pid, *tid));
         tids.rotate_left(computing.unwrap_or(0));
@@ -355,25 +402,26 @@ impl Stopped {
 
     /// Seizes one thread, which does not stop it; false if it has ended.
     fn seize(&self, tid: i32) -> Result<bool, Error> {
-        match sys::seize(tid) {
-            Ok(()) => Ok(true),
-            Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-            // The kernel says so of a thread that is about to vanish, too.
-            Err(source) if source.raw_os_error() == Some(libc::EPERM) && self.has_ended(tid) => Ok(false),
-            Err(source) if source.raw_os_error() == Some(libc::EPERM) => Err(self.refusal(tid)),
-            Err(source) => Err(Error::Call { call: "PTRACE_SEIZE", pid: self.pid, source }),
+        for _ in 0..REFUSALS_MAX {
+            match sys::seize(tid) {
+                Ok(()) => return Ok(true),
+                Err(source) if source.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+                // The kernel says so of a thread that is about to vanish, too.
+                Err(source) if source.raw_os_error() == Some(libc::EPERM) && self.has_ended(tid) => return Ok(false),
+                Err(source) if source.raw_os_error() == Some(libc::EPERM) => {
+                    if let Some((tracer, name)) = tracer_of(Pid(tid)) {
+                        return Err(Error::OtherTracer { pid: self.pid, tracer, name });
+                    }
+                }
+                Err(source) => return Err(Error::Call { call: "PTRACE_SEIZE", pid: self.pid, source }),
+            }
         }
+        // Nobody traces it: the system lets us not.
+        Err(refusal(self.pid))
     }
 
     fn has_ended(&self, tid: i32) -> bool {
         stat_of(self.pid, tid).is_none_or(|stat| stat.state.has_ended())
-    }
-
-    fn refusal(&self, tid: i32) -> Error {
-        match tracer_of(Pid(tid)) {
-            Some((tracer, name)) => Error::OtherTracer { pid: self.pid, tracer, name },
-            None => refusal(self.pid),
-        }
     }
 
     /// Waits for the next report of `tid`; `None` if it has ended.

@@ -235,7 +235,7 @@ impl Gathering {
         let pid = self.pid();
         let _claim = Claim::of(pid)?;
         let maps = MappingTable::of(pid)?;
-        let mut stopped = Stopped::stop(pid)?;
+        let mut stopped = Stopped::stop_to_restore(pid)?;
         let stacks = Stacks::read(&stopped, &maps);
         let (target, pause_ns) = match &mut self.body {
             Body::Own(inserted) => (&inserted.target, &mut inserted.pause_ns),

@@ -38,7 +38,7 @@ use trimtab_stub::layout::{
     SLOT_HASH_MULTIPLIER, flag, gate, kind, part, role, round_up, state,
 };
 use trimtab_stub::view::View;
-use trimtab_types::{Pid, ProcAddr};
+use trimtab_types::{Pid, ProcAddr, notice, one_line};
 use trimtab_x86::{Carrier, Inline, InlineNumbers, InlineSlot, NotCopyable, check_copyable};
 
 /// Stops tried while a thread stands where it can't be moved from.
@@ -536,8 +536,12 @@ impl Drop for Inserted {
     fn drop(&mut self) {
         if !self.removed {
             // Nobody is left to report to; what stays behind can be undone by whoever looks next.
-            if self.remove().is_err() {
+            if let Err(error) = self.remove() {
                 forsake(&self.shared);
+                let (pid, why) = (self.pid, one_line(&error));
+                if trimtab_os::runs(pid) {
+                    notice(&format!("process {pid}: probes stay in it: {why}. Next: trimtab undo {pid}"));
+                }
             }
         }
     }

@@ -49,7 +49,7 @@ impl Inserted {
         let _claim = Claim::of(self.pid())?;
         let (_, writes) = self.target.patches.parted(&addresses);
         let maps = MappingTable::of(self.pid())?;
-        let mut stopped = Stopped::stop(self.pid())?;
+        let mut stopped = Stopped::stop_to_restore(self.pid())?;
         let stacks = Stacks::read(&stopped, &maps);
         leave_springboards(&mut stopped, &stacks, &self.target, &writes)?;
         writes.restore(&stopped)?;

@@ -41,7 +41,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
     let mut undoing = Undoing::of(target);
     for attempt in 0..TRIES_MAX {
         let maps = MappingTable::of(pid)?;
-        let mut stopped = Stopped::stop(pid)?;
+        let mut stopped = Stopped::stop_to_restore(pid)?;
         let stacks = Stacks::read(&stopped, &maps);
         if attempt == 0 {
             undoing.restore_text(&mut stopped, &stacks, &mut removal)?;

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use trimtab_os::ticks;
+use trimtab_os::{Stopped, ticks};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{Error, FunctionRequest, ImageCache, Inserted, Modules, Prepared, Setup};
 use trimtab_specimens::{HazardVariant, TextSnapshot, hazards};
@@ -216,6 +216,49 @@ fn text_is_as_before_all_of_it() {
         assert_eq!(before.difference_now().expect("text"), None, "{name}");
         hazard.ends_well();
     }
+}
+
+/// Says at its end, also that of a test that fails, that something is over.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Whoever looks at stacks traces the process for a moment, again and again: another trimtab, a profiler. Probes go in and come
+/// out in between, also those that an error on another rank drops.
+#[test]
+fn text_is_as_before_beside_a_profiler() {
+    let hazard = Hazard::start(HazardVariant::Small, "throw");
+    let pid = hazard.pid();
+    let before = TextSnapshot::of(pid.0).expect("text");
+    let (is_over, looks) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                if let Ok(held) = Stopped::stop_thread(pid, pid.0) {
+                    std::thread::sleep(Duration::from_millis(2));
+                    held.resume();
+                    looks.fetch_add(1, Relaxed);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let _until_then = Over(&is_over);
+        for round in 0..20 {
+            let prepared = prepare(pid, flag::TIMED).expect("prepares");
+            let mut inserted = insert(pid, &prepared).expect("inserts");
+            if round % 2 == 0 {
+                inserted.remove().expect("removes");
+            }
+            drop(inserted);
+            assert_eq!(before.difference_now().expect("text"), None, "round {round}");
+        }
+    });
+    assert!(looks.load(Relaxed) > 20, "{looks:?}: it looked all the time");
+    hazard.ends_well();
 }
 
 /// The program unloads a library and loads it again all the time: whatever is seen of that, nobody has patched it.
