@@ -13,6 +13,8 @@ pub const SKIP_MARK: &str = "SKIPPED: ";
 /// How many lines are kept of the beginning and of the end of what a failed test said.
 const KEPT_HEAD: usize = 20;
 const KEPT_TAIL: usize = 40;
+/// Tests that compare a program's text with how it was say so where it differs, in these words of theirs.
+const DIFFERENT_TEXT: &str = "Some(Byte { module: ";
 /// How many failed tests are shown again; all are named.
 const SHOWN_MAX: usize = 12;
 
@@ -126,6 +128,11 @@ impl Tally {
             self.problems
                 .push(format!("`{line}` ended with {status} and no failed test: see above for what did not build"));
         }
+    }
+
+    /// True if a test found text of a program that was not as before: that is never an accident of a busy machine.
+    pub fn has_harmed(&self) -> bool {
+        self.said.iter().flat_map(|said| &said.lines).any(|line| line.contains(DIFFERENT_TEXT))
     }
 
     /// Takes the tests that say they could not run out of those that passed.
@@ -326,6 +333,25 @@ mod tests {
         );
         let crash = tally_of("running 3 tests\nwhat it said\ntest b ... ", "", 101).why_they_failed();
         assert!(crash.contains(&"what it said".to_string()), "{crash:?}");
+    }
+
+    #[test]
+    fn text_that_differs_is_noticed() {
+        let said = |why: &str| {
+            format!(
+                "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n{why}\n\n\nfailures:\n    a\n\ntest result: FAILED. 0 passed; 1 failed\n"
+            )
+        };
+        let byte =
+            "  left: Some(Byte { module: \"/lib/libmpich.so\", offset: 669808, address: 1, before: 65, after: 233 })";
+        for (why, expected) in [(byte, true), ("  left: Some(2)", false)] {
+            assert_eq!(tally_of(&said(why), "", 101).has_harmed(), expected, "{why}");
+        }
+        // Its own printing, where it runs inside of this suite, is no failure.
+        assert!(
+            !tally_of(&format!("running 1 test\ntest a ... ok\n{byte}\ntest result: ok. 1 passed; 0 failed\n"), "", 0)
+                .has_harmed()
+        );
     }
 
     #[test]

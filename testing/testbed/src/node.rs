@@ -15,7 +15,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::marker::PhantomData;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -153,6 +153,16 @@ impl Testbed {
     pub fn outside(&self, node: usize, pid: i32) -> Option<i32> {
         let space = pid_space(self.nodes[node].pid as i32)?;
         processes().find(|own| pid_space(*own).as_ref() == Some(&space) && innermost(*own) == Some(pid))
+    }
+
+    /// True for a process on a node of any testbed of this program: its network is one of theirs.
+    pub fn is_on_nodes(pid: i32) -> bool {
+        let own = format!("tt{}x", std::process::id());
+        let networks = fs::read_dir(NETWORKS).into_iter().flatten().flatten();
+        let of_own = networks.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&own)));
+        let numbers = of_own.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.ino()));
+        let network = fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|found| found.ino());
+        numbers.into_iter().any(|number| Some(number) == network)
     }
 
     /// The number of one of our processes on its own node.

@@ -68,8 +68,8 @@ fn a_job_that_ends_in_its_window_is_reported(cluster: &Cluster<'_>) {
 /// By Slurm's number, from windows of all nodes: its loop is that of the window, and how far it is never goes back.
 fn the_end_of_a_job_is_forecast(cluster: &Cluster<'_>, job: &Job) {
     let forecast = || {
-        let output =
-            cluster.trimtab(&["forecast", "job", "--slurm", &job.id, "--json", "-"]).output().expect("it runs");
+        let words = ["forecast", "job", "--slurm", &job.id, "--within", "3", "--json", "-"];
+        let output = cluster.trimtab(&words).output().expect("it runs");
         let (out, err) = texts(&output);
         let said: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"));
         assert_eq!(output.status.code(), Some(i32::from(said["end"].is_null())), "{said} {err}");

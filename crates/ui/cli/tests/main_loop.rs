@@ -315,7 +315,7 @@ fn a_window_of_bursts_is_as_long_as_asked() {
     let home = Home::new();
     let program = Program { source: "bursts.c", wrapper: "mpicc", function: "steps" };
     let job = started(&compiled(&home, &program, Mpi::Mpich, &["-O2"]), Mpi::Mpich);
-    for _ in 0..6 {
+    for _ in 0..3 {
         let (code, report) = home.attach(job.pid(), "--loop steps --at-least 0.2").expect("a report");
         let window = &report.window;
         let shortest_s = report.ranks.iter().map(|rank| rank.duration_s).fold(f64::INFINITY, f64::min);

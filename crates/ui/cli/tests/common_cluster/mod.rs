@@ -262,11 +262,9 @@ pub fn guards() -> Vec<i32> {
     with_words(b"trimtab\0guard\0")
 }
 
-/// Processes of a program on nodes, where the network is another: tests beside these run the same programs here.
+/// Processes of a program on nodes of this test: others beside it run the same programs, here and on nodes of their own.
 pub fn on_nodes(program: &Path) -> Vec<i32> {
-    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let own = network("self");
-    running(program).into_iter().filter(|pid| network(&pid.to_string()) != own).collect()
+    running(program).into_iter().filter(|pid| Testbed::is_on_nodes(*pid)).collect()
 }
 
 fn with_words(wanted: &[u8]) -> Vec<i32> {
