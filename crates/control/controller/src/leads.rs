@@ -8,6 +8,7 @@
 use crate::asked::Refusal;
 use crate::foreknown::LeadProcess;
 use crate::kept::keep_filing;
+use crate::not_led::NotLed;
 use crate::routes::begin_window;
 use crate::state::Controller;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,7 +24,7 @@ use trimtab_site::measured::KeptAt;
 const BESIDE_WINDOW_MAX: Duration = Duration::from_secs(180);
 
 /// Leads a window to its end: where its report is kept, or why there is none.
-pub(crate) fn lead(controller: &Controller, order: &LeadOrder, process: LeadProcess) -> Result<KeptAt, String> {
+pub(crate) fn lead(controller: &Controller, order: &LeadOrder, process: LeadProcess) -> Result<KeptAt, NotLed> {
     let LeadProcess { says, hears, end, .. } = process;
     let limit = Duration::from_secs_f64(order.asked.seconds_max) + BESIDE_WINDOW_MAX;
     let (over, ended) = channel::<()>();
@@ -34,7 +35,7 @@ pub(crate) fn lead(controller: &Controller, order: &LeadOrder, process: LeadProc
         is_late
     };
     let watched = std::thread::Builder::new().name("trimtab-lead-end".to_owned()).spawn(watch);
-    let watched = watched.map_err(|error| format!("no thread can be started: {error}"))?;
+    let watched = watched.map_err(NotLed::Thread)?;
     let mut talk = Talk { controller, order, says: BufReader::new(says), hears, window: None };
     let outcome = talk.until_over();
     if let Some(window) = talk.window {
@@ -46,7 +47,7 @@ pub(crate) fn lead(controller: &Controller, order: &LeadOrder, process: LeadProc
     drop(over);
     let is_late = watched.join().unwrap_or(false);
     outcome.map_err(|why| match is_late {
-        true => format!("the lead was ended after {} s: {why}", limit.as_secs()),
+        true => NotLed::Late { limit_s: limit.as_secs(), why: Box::new(why) },
         false => why,
     })
 }
@@ -61,7 +62,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn until_over(&mut self) -> Result<KeptAt, String> {
+    fn until_over(&mut self) -> Result<KeptAt, NotLed> {
         self.say(self.order)?;
         loop {
             let answer = match self.next()? {
@@ -69,12 +70,15 @@ impl Talk<'_> {
                 LeadAsks::State => self.state(),
                 LeadAsks::File(filing) => {
                     let kept = self.file(*filing);
-                    let answer = kept.clone().map_or_else(LeadHears::No, LeadHears::Filed);
+                    let answer = match &kept {
+                        Ok(filed) => LeadHears::Filed(filed.clone()),
+                        Err(why) => LeadHears::No(why.to_string()),
+                    };
                     // It may have gone; its report is kept all the same.
                     let _told = self.say(&answer);
                     return kept.map(KeptAt::from);
                 }
-                LeadAsks::Failed(why) => return Err(why),
+                LeadAsks::Failed(why) => return Err(NotLed::Failed(why)),
             };
             self.say(&answer.unwrap_or_else(|Refusal(_, why)| LeadHears::No(why)))?;
         }
@@ -98,32 +102,30 @@ impl Talk<'_> {
         Ok(LeadHears::State(state))
     }
 
-    fn file(&mut self, filing: Filing) -> Result<trimtab_site::jobs::Filed, String> {
-        let window = self.window.ok_or("no window has begun")?;
-        let owner = self.controller.state().windows.file(window, &Role::Controller).map_err(|why| why.to_string())?;
-        keep_filing(self.controller, owner, filing).map_err(|Refusal(_, why)| why)
+    fn file(&mut self, filing: Filing) -> Result<trimtab_site::jobs::Filed, NotLed> {
+        let window = self.window.ok_or(NotLed::NotBegun)?;
+        let owner = self.controller.state().windows.file(window, &Role::Controller);
+        let owner = owner.map_err(|why| NotLed::Refused(why.to_string()))?;
+        keep_filing(self.controller, owner, filing).map_err(|Refusal(_, why)| NotLed::Refused(why))
     }
 
-    fn next(&mut self) -> Result<LeadAsks, String> {
+    fn next(&mut self) -> Result<LeadAsks, NotLed> {
         let mut line = String::new();
         let read = (&mut self.says).take(REPORT_BYTES_MAX as u64 + 1).read_line(&mut line);
-        let gone = || "the lead ended without a word; the controller's log may say why".to_owned();
-        if read.map_err(|error| format!("the lead can't be heard: {error}"))? == 0 {
-            return Err(gone());
+        if read.map_err(NotLed::Unheard)? == 0 {
+            return Err(NotLed::Gone);
         }
         match line.ends_with('\n') {
-            true => serde_json::from_str(&line).map_err(|error| format!("the lead can't be understood: {error}")),
-            false if line.len() > REPORT_BYTES_MAX => {
-                Err(format!("the report is longer than {} MiB: ask for fewer ranks", REPORT_BYTES_MAX >> 20))
-            }
-            false => Err(gone()),
+            true => serde_json::from_str(&line).map_err(NotLed::Malformed),
+            false if line.len() > REPORT_BYTES_MAX => Err(NotLed::TooLong),
+            false => Err(NotLed::Gone),
         }
     }
 
-    fn say(&mut self, what: &impl serde::Serialize) -> Result<(), String> {
-        let mut line = serde_json::to_vec(what).map_err(|error| error.to_string())?;
+    fn say(&mut self, what: &impl serde::Serialize) -> Result<(), NotLed> {
+        let mut line = serde_json::to_vec(what).map_err(NotLed::Unwritten)?;
         line.push(b'\n');
         let said = self.hears.write_all(&line).and_then(|()| self.hears.flush());
-        said.map_err(|error| format!("the lead hears nothing any more: {error}"))
+        said.map_err(NotLed::Deaf)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Next: `measuring`, which begins and ends them.
 
+use crate::not_led::NotLed;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 use trimtab_site::Role;
@@ -84,12 +85,12 @@ impl Measurements {
     }
 
     /// It is over.
-    pub(crate) fn end(&mut self, id: u64, outcome: Result<KeptAt, String>) {
+    pub(crate) fn end(&mut self, id: u64, outcome: Result<KeptAt, NotLed>) {
         let Some(kept) = self.all.get_mut(&id) else { return };
         kept.interrupt = None;
         kept.told.send_modify(|told| match outcome {
             Ok(kept) => (told.state, told.kept) = (MeasurementState::Measured, Some(kept)),
-            Err(why) => (told.state, told.why_not) = (MeasurementState::Failed, Some(why)),
+            Err(why) => (told.state, told.why_not) = (MeasurementState::Failed, Some(why.to_string())),
         });
     }
 
@@ -142,7 +143,7 @@ mod tests {
         assert!([&SCHEDULER, &ANN, &root].iter().all(|role| all.look(id, role).is_some()));
         let others = [Role::Scheduler { uid: 991 }, Role::User { uid: 8 }, Role::Node { host: "n1".to_owned() }];
         assert!(others.iter().all(|role| all.look(id, role).is_none()));
-        all.end(id, Err("no rank".to_owned()));
+        all.end(id, Err(NotLed::Failed("no rank".to_owned())));
         let told = all.look(id, &ANN).expect("hers");
         assert_eq!(
             (told.borrow().state, told.borrow().why_not.as_deref()),
@@ -150,7 +151,7 @@ mod tests {
         );
         for job in 0..2 * OVER_MAX {
             let id = all.begin(&ANN, &job.to_string(), 7, 0.0).expect("room").id;
-            all.end(id, Err(String::new()));
+            all.end(id, Err(NotLed::Gone));
         }
         assert!(all.all.len() <= OVER_MAX && all.look(id, &ANN).is_none(), "old ones are forgotten");
     }

@@ -287,7 +287,7 @@ impl Asking<'_> {
             let outcome = lead(&controller, &order, process);
             let what = match &outcome {
                 Ok(kept) => RequestedAction::Measured { kept: kept.to_string() },
-                Err(reason) => RequestedAction::Failed { reason: reason.clone() },
+                Err(reason) => RequestedAction::Failed { reason: reason.to_string() },
             };
             let Request { by, role, job, owner, window, .. } = request;
             // It is over by then: a log that is full now can only be told to people.

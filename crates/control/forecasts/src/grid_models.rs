@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::models::{Named, all_models, stray_words, time_words};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use trimtab_grid::{Needs, NoNeeds, Quantity, Routines};
+use trimtab_grid::{Needs, NoNeeds, Quantity, RoutineFault, Routines};
 use trimtab_routine::{Basis, Forecast, HostKind, Scale, Speed};
 use trimtab_store::{History, KnownHost, Store};
 
@@ -48,34 +48,32 @@ impl GridModels {
         self.here.as_ref().filter(|here| name == here.name || name == "localhost")
     }
 
-    fn known(&self, name: &str) -> Result<&KnownHost, String> {
+    fn known(&self, name: &str) -> Result<&KnownHost, RoutineFault> {
         self.hosts.iter().find(|host| host.name == name).ok_or_else(|| unknown(name))
     }
 
-    fn kind(&self, name: &str) -> Result<HostKind, String> {
+    fn kind(&self, name: &str) -> Result<HostKind, RoutineFault> {
         match self.as_here(name) {
             Some(here) => Ok((here.kind)()),
             None => serde_json::from_str(&self.known(name)?.kind).map_err(|_| unknown(name)),
         }
     }
 
-    fn speed(&self, name: &str) -> Result<Speed, String> {
+    fn speed(&self, name: &str) -> Result<Speed, RoutineFault> {
         match self.as_here(name) {
             Some(here) => Ok(*self.speed_here.get_or_init(here.speed)),
             None => serde_json::from_str(&self.known(name)?.speed).map_err(|_| unknown(name)),
         }
     }
 
-    fn scale(&self, host: &str, named: &Named) -> Result<Scale, String> {
+    fn scale(&self, host: &str, named: &Named) -> Result<Scale, RoutineFault> {
         let (least, most) = self.speed(host)?.times_of(&named.content.speed);
         Ok(Scale { least, most })
     }
 }
 
-fn unknown(host: &str) -> String {
-    format!(
-        "how fast host {host} computes is not known: run `trimtab model fit` on it, with this store, or give the step `seconds`"
-    )
+fn unknown(host: &str) -> RoutineFault {
+    RoutineFault::NoSpeed { host: host.to_owned() }
 }
 
 impl Routines for GridModels {
@@ -84,10 +82,7 @@ impl Routines for GridModels {
         let of_name = || self.named.iter().filter(|named| named.kept.name == routine);
         let alike = of_name().find(|named| named.content.host_kind == kind);
         let Some(named) = alike.or_else(|| of_name().next()) else {
-            return Err(NoNeeds::Wrong(format!(
-                "there is no model {routine:?}: `trimtab model fit {routine} --run CMD --over n=...` makes one, or give the step \
-                 `seconds`"
-            )));
+            return Err(NoNeeds::Wrong(RoutineFault::NoModel { routine: routine.to_owned() }));
         };
         let content = &named.content;
         let sizes = sizes(routine, &content.parameters, arguments).map_err(NoNeeds::Wrong)?;
@@ -99,7 +94,9 @@ impl Routines for GridModels {
             let factor = scale.map_or(1.0, |scale| (scale.least * scale.most).sqrt());
             return Err(NoNeeds::NoTime { why: stray_words(stray), usual_s: Some(factor * content.time.typical) });
         }
-        let wrong = |error: trimtab_routine::Error| NoNeeds::Wrong(format!("{routine}: {error}"));
+        let wrong = |error: trimtab_routine::Error| {
+            NoNeeds::Wrong(RoutineFault::Model { routine: routine.to_owned(), why: error.to_string() })
+        };
         let Some(time) = content.time.at(&sizes).map_err(wrong)? else {
             return Err(NoNeeds::NoTime { why: format!("the model of {routine} has no terms"), usual_s: None });
         };
@@ -114,13 +111,13 @@ fn quantity(forecast: &Forecast) -> Quantity {
     Quantity::between(forecast.value, forecast.lower, forecast.upper)
 }
 
-fn sizes(routine: &str, parameters: &[String], given: &BTreeMap<String, f64>) -> Result<Vec<f64>, String> {
+fn sizes(routine: &str, parameters: &[String], given: &BTreeMap<String, f64>) -> Result<Vec<f64>, RoutineFault> {
     if let Some(unknown) = given.keys().find(|name| !parameters.contains(name)) {
-        return Err(format!("the model {routine} has no parameter {unknown}; it has {}", parameters.join(", ")));
+        let (routine, parameter) = (routine.to_owned(), unknown.clone());
+        return Err(RoutineFault::NoParameter { routine, parameter, known: parameters.join(", ") });
     }
-    let size = |name: &String| {
-        given.get(name).copied().ok_or_else(|| format!("{routine}: the size {name} is not among its arguments"))
-    };
+    let no_size = |name: &String| RoutineFault::NoSize { routine: routine.to_owned(), parameter: name.clone() };
+    let size = |name: &String| given.get(name).copied().ok_or_else(|| no_size(name));
     parameters.iter().map(size).collect()
 }
 

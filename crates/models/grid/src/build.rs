@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
         }
         let needs = self.routines.needs(routine, host, &sizes).map_err(|no| match no {
             NoNeeds::NoTime { why, usual_s } => Stop::NoTime { why, usual_s },
-            NoNeeds::Wrong(text) => Error::Routine(text).into(),
+            NoNeeds::Wrong(fault) => Error::Routine(fault).into(),
         })?;
         Ok(Needs { memory_bytes: memory.or(needs.memory_bytes), ..needs })
     }

@@ -2,7 +2,7 @@
 //!
 //! Next: `plan`, which names them.
 
-use crate::error::Error;
+use crate::error::{DataFault, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,10 +42,10 @@ const ELEMENTS: [(Element, &str, u64); 7] = [
 ];
 
 impl Element {
-    fn of_word(word: &str) -> Result<Element, String> {
+    fn of_word(word: &str) -> Result<Element, DataFault> {
         let found = ELEMENTS.iter().find(|(_, known, _)| *known == word);
         let known = || ELEMENTS.map(|(_, word, _)| word).join(", ");
-        found.map(|(element, ..)| *element).ok_or_else(|| format!("{word:?} is no type; types are {}", known()))
+        found.map(|(element, ..)| *element).ok_or_else(|| DataFault::NoType { word: word.to_owned(), known: known() })
     }
 
     /// Its size.
@@ -111,10 +111,10 @@ impl Data {
     /// # Errors
     /// [`Error::NoData`].
     pub fn parse_named(text: &str) -> Result<(String, Data), Error> {
-        let no_data = |why: &str| Error::NoData { text: text.to_owned(), why: why.to_owned() };
-        let (name, data) = text.split_once('=').ok_or_else(|| no_data("it has no name"))?;
+        let no_data = |why: DataFault| Error::NoData { text: text.to_owned(), why };
+        let (name, data) = text.split_once('=').ok_or_else(|| no_data(DataFault::NoName))?;
         if !is_name(name) {
-            return Err(no_data("a name is letters, digits and _, a letter first"));
+            return Err(no_data(DataFault::WrongName));
         }
         Ok((name.to_owned(), Data::parse(data)?))
     }
@@ -167,9 +167,9 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-fn parsed(text: &str) -> Result<Data, String> {
+fn parsed(text: &str) -> Result<Data, DataFault> {
     let (words, place) = match text.split_once('@') {
-        Some((_, "")) => return Err("no host stands behind the @".to_owned()),
+        Some((_, "")) => return Err(DataFault::NoHost),
         Some((words, place)) => (words, Some(place.to_owned())),
         None => (text, None),
     };
@@ -182,40 +182,37 @@ fn parsed(text: &str) -> Result<Data, String> {
         ["sparse", element, sizes, entries] => {
             let ((rows, columns), entries) = (by(sizes)?, count(entries)?);
             if entries as f64 > rows as f64 * columns as f64 {
-                return Err(format!("{entries} entries are more than {rows} x {columns}"));
+                return Err(DataFault::TooManyEntries { entries, rows, columns });
             }
             (Element::of_word(element)?, Shape::Sparse { rows, columns, entries })
         }
-        ["sparse", _, _] => return Err("a sparse matrix needs its entries, sparse:double:4096x4096:20000".to_owned()),
+        ["sparse", _, _] => return Err(DataFault::NoEntries),
         ["vector", element, length] => (Element::of_word(element)?, Shape::Vector { length: count(length)? }),
         ["bytes", size] => (Element::Byte, Shape::Bytes(in_bytes(size)? as u64)),
-        [kind, ..] => {
-            let said = "dense:TYPE:ROWSxCOLUMNS, sparse:TYPE:ROWSxCOLUMNS:ENTRIES, vector:TYPE:LENGTH or bytes:SIZE";
-            return Err(format!("{kind:?} is none of {said}"));
-        }
-        [] => return Err("it is empty".to_owned()),
+        [kind, ..] => return Err(DataFault::NoKind { word: kind.to_owned() }),
+        [] => return Err(DataFault::Empty),
     };
     let data = Data { words: words.to_owned(), element, shape, place };
     // Beyond this, numbers of bytes are not exact any more.
-    if data.bytes() > 2.0_f64.powi(53) { Err("it is larger than 8 PiB".to_owned()) } else { Ok(data) }
+    if data.bytes() > 2.0_f64.powi(53) { Err(DataFault::TooLarge) } else { Ok(data) }
 }
 
-fn by(sizes: &str) -> Result<(u64, u64), String> {
-    let (rows, columns) = sizes.split_once('x').ok_or_else(|| format!("{sizes:?} is no ROWSxCOLUMNS"))?;
+fn by(sizes: &str) -> Result<(u64, u64), DataFault> {
+    let (rows, columns) = sizes.split_once('x').ok_or_else(|| DataFault::NoSizes { text: sizes.to_owned() })?;
     Ok((count(rows)?, count(columns)?))
 }
 
-fn count(text: &str) -> Result<u64, String> {
+fn count(text: &str) -> Result<u64, DataFault> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse::<u64>().ok().filter(|number| is_plain && *number > 0);
-    number.ok_or_else(|| format!("{text:?} is no count: a whole number above zero, without a unit"))
+    number.ok_or_else(|| DataFault::NoCount { text: text.to_owned() })
 }
 
 /// Reads an amount of data with or without a unit: 4096, 10kB, 1.5MB, 2GiB.
 ///
 /// # Errors
-/// A sentence.
-pub fn in_bytes(text: &str) -> Result<f64, String> {
+/// [`DataFault::NoAmount`].
+pub fn in_bytes(text: &str) -> Result<f64, DataFault> {
     let units =
         [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)];
     let found = units.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
@@ -223,9 +220,7 @@ pub fn in_bytes(text: &str) -> Result<f64, String> {
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let bytes =
         number.parse::<f64>().ok().map(|number| (number * unit).round()).filter(|bytes| is_plain && *bytes >= 1.0);
-    bytes.ok_or_else(|| {
-        format!("{text:?} is no amount of data: a number above zero, with B, kB, MB, GB, KiB, MiB or GiB")
-    })
+    bytes.ok_or_else(|| DataFault::NoAmount { text: text.to_owned() })
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //!
 //! Next: `plan` and `facts`, which are checked before anything is computed.
 
+use crate::routines::RoutineFault;
+
 /// Wrong input, or facts that don't reach.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -13,7 +15,7 @@ pub enum Error {
         /// The text.
         text: String,
         /// The reason.
-        why: String,
+        why: DataFault,
     },
     /// Data that nobody described.
     #[error("{step}: there are no data {name:?}; there are {known}")]
@@ -104,6 +106,73 @@ pub enum Error {
     #[error("{0}")]
     Plan(String),
     /// A routine that can't be asked so.
-    #[error("{0}")]
-    Routine(String),
+    #[error(transparent)]
+    Routine(#[from] RoutineFault),
+}
+
+/// The reason why text describes no data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataFault {
+    /// No name before the data.
+    #[error("it has no name")]
+    NoName,
+    /// A name that is none.
+    #[error("a name is letters, digits and _, a letter first")]
+    WrongName,
+    /// A place without a host.
+    #[error("no host stands behind the @")]
+    NoHost,
+    /// No text.
+    #[error("it is empty")]
+    Empty,
+    /// No kind of data.
+    #[error(
+        "{word:?} is none of dense:TYPE:ROWSxCOLUMNS, sparse:TYPE:ROWSxCOLUMNS:ENTRIES, vector:TYPE:LENGTH or bytes:SIZE"
+    )]
+    NoKind {
+        /// The word in its place.
+        word: String,
+    },
+    /// No type of elements.
+    #[error("{word:?} is no type; types are {known}")]
+    NoType {
+        /// The word in its place.
+        word: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No rows and columns.
+    #[error("{text:?} is no ROWSxCOLUMNS")]
+    NoSizes {
+        /// The text in their place.
+        text: String,
+    },
+    /// No count of rows, columns, elements or entries.
+    #[error("{text:?} is no count: a whole number above zero, without a unit")]
+    NoCount {
+        /// The text in its place.
+        text: String,
+    },
+    /// No amount of data.
+    #[error("{text:?} is no amount of data: a number above zero, with B, kB, MB, GB, KiB, MiB or GiB")]
+    NoAmount {
+        /// The text in its place.
+        text: String,
+    },
+    /// A sparse matrix without a count of its entries.
+    #[error("a sparse matrix needs its entries, sparse:double:4096x4096:20000")]
+    NoEntries,
+    /// More entries than the matrix has places.
+    #[error("{entries} entries are more than {rows} x {columns}")]
+    TooManyEntries {
+        /// Entries.
+        entries: u64,
+        /// Rows.
+        rows: u64,
+        /// Columns.
+        columns: u64,
+    },
+    /// Beyond the sizes whose bytes are exact numbers.
+    #[error("it is larger than 8 PiB")]
+    TooLarge,
 }

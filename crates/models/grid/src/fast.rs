@@ -2,7 +2,10 @@
 //!
 //! Next: `laws` for what holds of any plan.
 
-use crate::{Answer, Data, Facts, Figure, Host, Impossible, Link, Needs, NoNeeds, Plan, Quantity, Routines, compare};
+use crate::{
+    Answer, Data, Facts, Figure, Host, Impossible, Link, Needs, NoNeeds, Plan, Quantity, RoutineFault, Routines,
+    compare,
+};
 use std::collections::BTreeMap;
 
 /// Nobody knows any routine.
@@ -10,7 +13,7 @@ pub(crate) struct Nobody;
 
 impl Routines for Nobody {
     fn needs(&self, routine: &str, _: &str, _: &BTreeMap<String, f64>) -> Result<Needs, NoNeeds> {
-        Err(NoNeeds::Wrong(format!("there is no model {routine:?}")))
+        Err(NoNeeds::Wrong(RoutineFault::NoModel { routine: routine.to_owned() }))
     }
 }
 

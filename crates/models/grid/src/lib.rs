@@ -25,14 +25,14 @@ mod run;
 mod share;
 
 pub use data::{Data, Element, Shape, in_bytes};
-pub use error::Error;
+pub use error::{DataFault, Error};
 pub use facts::{Facts, Figure, Host, Link};
 pub use given::{FACTS_VERSION, GivenFacts, GivenHost, GivenLink};
 pub use looked::Looked;
 pub use outlook::{Answer, Outlook, StepKind, StepOutlook, compare};
 pub use plan::{Alternative, Argument, PLAN_VERSION, Plan, Step, Transfers};
 pub use quantity::{Quantity, SHARE_INSIDE, Written};
-pub use routines::{Impossible, Needs, NoNeeds, Routines};
+pub use routines::{Impossible, Needs, NoNeeds, RoutineFault, Routines};
 
 #[cfg(test)]
 mod fast;

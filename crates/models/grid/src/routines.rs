@@ -29,7 +29,54 @@ pub enum NoNeeds {
         usual_s: Option<f64>,
     },
     /// A question that means nothing.
-    Wrong(String),
+    Wrong(RoutineFault),
+}
+
+/// The reason why a routine can't be asked so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoutineFault {
+    /// A host of unknown speed.
+    #[error(
+        "how fast host {host} computes is not known: run `trimtab model fit` on it, with this store, or give the step `seconds`"
+    )]
+    NoSpeed {
+        /// Its name.
+        host: String,
+    },
+    /// A routine that has no model.
+    #[error(
+        "there is no model {routine:?}: `trimtab model fit {routine} --run CMD --over n=...` makes one, or give the step `seconds`"
+    )]
+    NoModel {
+        /// Its name.
+        routine: String,
+    },
+    /// An argument that its model does not have.
+    #[error("the model {routine} has no parameter {parameter}; it has {known}")]
+    NoParameter {
+        /// Its name.
+        routine: String,
+        /// The argument.
+        parameter: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A size that its model needs.
+    #[error("{routine}: the size {parameter} is not among its arguments")]
+    NoSize {
+        /// Its name.
+        routine: String,
+        /// The size.
+        parameter: String,
+    },
+    /// Sizes that its model refuses.
+    #[error("{routine}: {why}")]
+    Model {
+        /// Its name.
+        routine: String,
+        /// The model's own words.
+        why: String,
+    },
 }
 
 /// Knows how long routines take.

@@ -6,7 +6,9 @@
 use crate::hostile::Target;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use trimtab_grid::{Answer, Facts, Figure, Host, Link, Needs, NoNeeds, Plan, Quantity, Routines, compare};
+use trimtab_grid::{
+    Answer, Facts, Figure, Host, Link, Needs, NoNeeds, Plan, Quantity, RoutineFault, Routines, compare,
+};
 
 /// A plan with all that steps can have, and a small one.
 const PLANS: [&str; 3] = [
@@ -82,7 +84,7 @@ impl Routines for Known {
                 because: Vec::new(),
             }),
             "solve" => Err(NoNeeds::NoTime { why: "its values decide".into(), usual_s: Some(3.0) }),
-            _ => Err(NoNeeds::Wrong("nobody knows it".into())),
+            _ => Err(NoNeeds::Wrong(RoutineFault::NoModel { routine: routine.to_owned() })),
         }
     }
 }
