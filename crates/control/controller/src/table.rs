@@ -9,7 +9,7 @@ use crate::openapi::document;
 use crate::route::{Route, deleting, getting, posting};
 use crate::routes::{begin, end, enrol, order, outcome, revoked, tree, window};
 use crate::state::Controller;
-use crate::{calls, foresight, grid, kept, measuring, metrics, weather, words_of_users};
+use crate::{calls, foresight, grid, kept, measuring, metrics, pairs, weather, words_of_users};
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use trimtab_forecasts::{
     CollectiveMade, CollectiveQuestion, CommAsked, CorunAnswer, CorunAsked, GridAnswer, JobAnswer, JobAsked,
-    ModelNamed, PlaceAsked, PlanAsked, ProfileNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked, TotalAsked,
+    ModelNamed, PairTable, PlaceAsked, PlanAsked, ProfileNamed, QueueAnswer, QueueAsked, SizeAnswer, SizeAsked,
+    TotalAsked,
 };
 use trimtab_site::api::{BODY_BYTES_MAX, Begun, Enrol, Order, Outcome, Placed, RevokedList, Tree, Wanted, WindowState};
 use trimtab_site::jobs::{
@@ -263,6 +264,13 @@ fn grid_forecasts() -> Vec<Route> {
         )
         .asks::<CollectiveQuestion>()
         .answers::<CollectiveMade>(),
+        getting(
+            "/v1/pairs",
+            "users: of their own jobs; schedulers: of jobs of who accepted them; administrators: of all",
+            "Who slows whom by how much, and which pairs get on best, by kept windows.",
+            pairs::pairs,
+        )
+        .answers::<PairTable>(),
     ]
 }
 

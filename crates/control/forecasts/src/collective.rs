@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 use trimtab_loggp::{Collective, CollectiveTime, Seen, Time};
-use trimtab_store::Store;
+use trimtab_store::{JobSummary, Store};
 use trimtab_types::report::Report;
 
 /// Version of the answer's shape: fields may be added to it, and nothing else changes.
@@ -116,9 +116,20 @@ impl CollectiveMade {
 /// # Errors
 /// Those of the store.
 pub fn newest_windows<S: Deref<Target = Store>>(store: impl Fn() -> S) -> Result<Vec<Report>, Error> {
+    newest_windows_of(store, |_| true)
+}
+
+/// The same of these jobs alone.
+///
+/// # Errors
+/// Those of the store.
+pub fn newest_windows_of<S: Deref<Target = Store>>(
+    store: impl Fn() -> S,
+    is_meant: impl Fn(&JobSummary) -> bool,
+) -> Result<Vec<Report>, Error> {
     let jobs = store().list_jobs()?;
     let mut reports = Vec::new();
-    for job in jobs.into_iter().filter(|job| job.windows > 0).take(JOBS_MAX) {
+    for job in jobs.into_iter().filter(|job| job.windows > 0 && is_meant(job)).take(JOBS_MAX) {
         let Some(windows) = unless_deleted(store().windows(&job.id))? else { continue };
         for window in windows.iter().rev().take(WINDOWS_MAX) {
             reports.extend(unless_deleted(store().window(&job.id, window.number))?);

@@ -29,7 +29,9 @@ mod questions;
 mod queue;
 mod sizes;
 
-pub use collective::{CollectiveMade, CollectiveQuestion, interval_words, newest_windows, seconds_words, three_digits};
+pub use collective::{
+    CollectiveMade, CollectiveQuestion, interval_words, newest_windows, newest_windows_of, seconds_words, three_digits,
+};
 pub use corun_jobs::{CorunError, CorunSide, company, comparable, corun_cautions, corun_jobs};
 pub use error::Error;
 pub use grid_answer::{FactsFrom, GridAnswer};

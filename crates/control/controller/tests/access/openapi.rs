@@ -111,6 +111,7 @@ fn what_is_asked_for_has_the_shape_that_the_document_says() {
         ("/v1/jobs/{job}", "/v1/jobs/ring-1"),
         ("/v1/jobs/{job}/windows/{window}", "/v1/jobs/ring-1/windows/1"),
         ("/v1/schedulers", "/v1/schedulers"),
+        ("/v1/pairs", "/v1/pairs"),
     ] {
         let found: Value = ann.get(asked).unwrap_or_else(|error| panic!("{asked}: {error}"));
         check(&document, answer_of(&document, path, "get"), &found, path)

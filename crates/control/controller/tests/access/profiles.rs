@@ -78,3 +78,44 @@ fn profiles_that_administrators_keep_predict_jobs_before_they_meet() {
     // B presses as a probe at 100%.
     assert!((number(&found["jobs"][0]["slowdown"]["value"]) - 2.0 * 1.3).abs() < 1e-6, "{found}");
 }
+
+/// A window of a program, beside this one if there is one.
+fn window(program: &str, each_s: f64, beside: Option<&str>) -> trimtab_types::report::Report {
+    let mut made = busy(program);
+    made["time_per_iteration_s"] = json!({
+        "mean": each_s, "variance": 0.0, "half_width_95": 0.01, "min": each_s, "max": each_s, "samples": 10,
+    });
+    if let Some(other) = beside {
+        made["nodes"][0]["neighbours"] = json!([{
+            "kind": "mpi", "name": "7", "user": "bob", "program": other, "processes": 1, "ranks": 1,
+            "busy_processors": 1.0, "cpus_seen": "0", "shares": "core", "with_ranks": [0], "presence": "throughout",
+        }]);
+    }
+    serde_json::from_value(made).expect("a report")
+}
+
+#[test]
+fn who_slows_whom_is_told_of_jobs_that_the_asker_may_see() {
+    let site = Site::start();
+    let _agent = site.agent("n1");
+    let (ann, bob) = (site.client("user:7"), site.client("user:8"));
+    let (root, slurm) = (site.client("administrator:0"), site.client("scheduler:990"));
+    for (uid, program, other) in [(7, "a", "b"), (8, "b", "a")] {
+        site.keeps(uid, &format!("{program} alone"), window(program, 0.1, None));
+        site.keeps(uid, &format!("{program} beside"), window(program, 0.2, Some(other)));
+    }
+    let table = |client: &trimtab_site::Client| client.get::<Value>("/v1/pairs").expect("a table");
+    let seen = |client| {
+        let found = table(client);
+        let of = |field: &str| found[field].as_array().expect("rows").len();
+        (found["windows"].as_u64(), of("beside"), of("pairs"))
+    };
+    assert_eq!(seen(&root), (Some(4), 2, 1), "{}", table(&root));
+    assert_eq!(seen(&ann), (Some(2), 1, 0), "{}", table(&ann));
+    assert!(table(&bob)["beside"][0]["program"].as_str().is_some_and(|program| program.ends_with("/b")));
+    assert!((number(&table(&ann)["beside"][0]["slowdown"]["value"]) - 2.0).abs() < 1e-9, "{}", table(&ann));
+    assert_eq!(seen(&slurm), (Some(0), 0, 0));
+    ann.post::<()>("/v1/schedulers/990", &()).expect("she accepts it");
+    assert_eq!(seen(&slurm), (Some(2), 1, 0), "{}", table(&slurm));
+    assert_eq!(status(site.client("node:n1").get::<Value>("/v1/pairs")), 403);
+}
