@@ -2,10 +2,12 @@
 //!
 //! The first 18 are those that the Network Weather Service ships, with their parameters; of its adaptive median the rule that
 //! was meant, where the window grows or shrinks by a step towards the better neighbour and stays within its bounds. Then come
-//! a gradient, five autoregressive ones, and two of the day before where a series is long enough.
+//! a gradient, five autoregressive ones, exponential smoothing whose gain is fitted, by the crate `augurs-ets`, and two of the day
+//! before where a series is long enough.
 //!
 //! Next: `mixture`, which weighs them.
 
+use crate::fitted;
 use crate::levinson::Autoregression;
 use crate::ordered::{Ordered, median_of};
 use crate::seasonal::Seasonal;
@@ -39,6 +41,7 @@ pub struct Forecasters {
     adaptive: [AdaptiveMedian; ADAPTIVE.len()],
     gradient: Gradient,
     regressions: [Option<Autoregression>; AUTOREGRESSIONS.len()],
+    fitted: Option<f64>,
     seasonal: Option<Seasonal>,
 }
 
@@ -73,6 +76,7 @@ impl Forecasters {
             adaptive: ADAPTIVE.map(|[window, least, most, step]| AdaptiveMedian { window, least, most, step }),
             gradient: Gradient { forecast: 0.0, gain: GRADIENT_START, last_sign: 0.0 },
             regressions: [const { None }; AUTOREGRESSIONS.len()],
+            fitted: None,
             seasonal: period.map(Seasonal::new),
         }
     }
@@ -87,6 +91,7 @@ impl Forecasters {
         names.extend(ADAPTIVE.map(|[_, least, most, _]| format!("adaptive median {least}-{most}")));
         names.push("gradient".to_owned());
         names.extend(AUTOREGRESSIONS.map(|[order, window]| format!("autoregression {order} of {window}")));
+        names.push(format!("fitted smoothing of {}", fitted::VALUES));
         if self.seasonal.is_some() {
             names.extend(["a day before", "a day before, moved"].map(str::to_owned));
         }
@@ -111,6 +116,7 @@ impl Forecasters {
         all.push(self.gradient.forecast);
         let latest = || self.history.iter().copied();
         all.extend(self.regressions.iter().map(|fitted| or_last(fitted.as_ref().map(|fitted| fitted.next(latest())))));
+        all.push(or_last(self.fitted));
         all.extend(self.seasonal.iter().flat_map(|seasonal| seasonal.next(last)));
         Some(all)
     }
@@ -160,6 +166,8 @@ impl Forecasters {
     }
 
     fn refit(&mut self) {
+        let latest: Vec<f64> = self.history.iter().take(fitted::VALUES).rev().copied().collect();
+        self.fitted = fitted::next(&latest);
         for (fitted, [order, window]) in self.regressions.iter_mut().zip(AUTOREGRESSIONS) {
             if fitted.is_none() || self.seen.is_multiple_of(REFIT_VALUES) {
                 let count = window.min(self.history.len());
@@ -217,7 +225,7 @@ mod tests {
             let found = said(&all, name);
             assert!((found - value).abs() < 1e-9, "{name}: {found}");
         }
-        assert_eq!((all.names().len(), Forecasters::published_count()), (24, 18));
+        assert_eq!((all.names().len(), Forecasters::published_count()), (25, 18));
         assert_eq!(Forecasters::new(None).next(), None);
     }
 

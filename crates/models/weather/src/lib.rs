@@ -13,6 +13,7 @@
 //! Next: `forecasters` for the single ones, `mixture` and `interval` for what is made of them, `backtest` for judging.
 
 mod backtest;
+mod fitted;
 mod forecasters;
 mod interval;
 mod learner;
