@@ -1,6 +1,6 @@
 //! Runs a specimen, alone or by `mpiexec` of either library, with captured output; ends only what it started.
 //!
-//! The launcher's flags for one small machine are here: more ranks than cores, no binding, run as root, and no
+//! The launcher's flags for one small machine are here: more ranks than cores, no binding unless it is asked for, run as root, and no
 //! single-copy mechanism of Open MPI's (it needs rights that containers withhold, and warns).
 //!
 //! Next: `process.rs` finds the ranks; `groundtruth.rs` reads what a measured run left.
@@ -41,6 +41,8 @@ pub struct Launch {
     ranks: u32,
     /// A rank of Open MPI that waits gives its processor to whoever else wants it.
     yields: bool,
+    /// Each rank of Open MPI stays on a core of its own.
+    is_bound: bool,
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
@@ -63,7 +65,14 @@ impl Launch {
     pub fn alone(program: &Path) -> Launch {
         let program = program.to_owned();
         let (arguments, environment) = (vec![], BTreeMap::new());
-        Launch { mpi: None, ranks: 1, yields: false, program, arguments, environment, folder: None }
+        Launch { mpi: None, ranks: 1, yields: false, is_bound: false, program, arguments, environment, folder: None }
+    }
+
+    /// Each rank of Open MPI stays on a core of its own, the first rank on the first: as launchers bind ranks by themselves where
+    /// there are cores enough.
+    #[must_use]
+    pub fn bound(self) -> Launch {
+        Launch { is_bound: true, ..self }
     }
 
     /// Adds arguments.
@@ -184,7 +193,8 @@ impl Launch {
         require("mpirun.openmpi", Mpi::OpenMpi.launcher_package())?;
         let mut command = Command::new("mpirun.openmpi");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.args(["--oversubscribe", "--bind-to", "none", "--mca", "btl_vader_single_copy_mechanism", "none"]);
+        let binding = if self.is_bound { "core" } else { "none" };
+        command.args(["--oversubscribe", "--bind-to", binding, "--mca", "btl_vader_single_copy_mechanism", "none"]);
         // Told to end, it kills its ranks at once and not a second later.
         command.args(["--mca", "odls_base_sigkill_timeout", "0"]);
         if self.yields {

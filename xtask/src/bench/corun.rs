@@ -2,7 +2,8 @@
 //!
 //! The truth is the median of runs that nobody looks at, taken in turns with the one that is forecast. Errors are shares of the
 //! time from the first job's start, as in ScoPro's tables 7a and 7b. Before jobs meet, each program is profiled by itself; at later offsets of a pair it is also known how they got on before. Ranks give
-//! their processor away while they wait, so that no pair only spins against each other.
+//! their processor away while they wait, so that no pair only spins against each other, and each is bound to a core, as on a
+//! cluster: ranks that may go anywhere mix in one of two ways, and change between them by themselves.
 //!
 //! Next: `crates/models/corun` for the formulas.
 
@@ -184,7 +185,8 @@ fn scaled(bench: &Bench) -> Result<()> {
 fn known(bench: &Bench, (name, options): Side) -> Result<Known> {
     let program = build(name, Some(Mpi::OpenMpi), &Variant::default())?;
     let launch = |iterations: u32| {
-        Launch::mpi(Mpi::OpenMpi, RANK_COUNT, &program).args(options).args(["--iterations", &iterations.to_string()])
+        let launch = Launch::mpi(Mpi::OpenMpi, RANK_COUNT, &program).bound().args(options);
+        launch.args(["--iterations", &iterations.to_string()])
     };
     let spent_s = |iterations: u32| -> Result<f64> {
         let begun = Instant::now();
