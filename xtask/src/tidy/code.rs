@@ -113,6 +113,39 @@ fn first_words(line: &str) -> impl Iterator<Item = &str> {
     [0].into_iter().chain(begins).map(first)
 }
 
+/// A type of ours has one name: where two would meet under the same one, one of them gets its own where it is defined. `Error`
+/// is the name that each crate has for its own.
+pub fn types_have_one_name(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, source) in tree.rust_files() {
+        for (offset, statement) in uses(&source.code) {
+            for (place, _) in statement.match_indices(" as ") {
+                let name = statement[..place].rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                let other = statement[place + 4..].split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                if is_type(name) && is_type(other) && name != "Error" {
+                    let message = format!("no `{name} as {other}`: give the type its own name where it is defined");
+                    findings.push(Finding::new(path, line_of(&source.code, offset + place), message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// The `use` statements of names of ours, each with its offset.
+fn uses(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    let statements = code.match_indices("use ").map(|(at, _)| (at, &code[at..]));
+    let begins = |at: usize| at == 0 || code[..at].ends_with([' ', '\n']);
+    let of_ours = |names: &str| ["crate::", "super::", "self::", "trimtab_"].iter().any(|root| names.starts_with(root));
+    let ours = statements.filter(move |(at, rest)| begins(*at) && of_ours(&rest[4..]));
+    ours.map(|(at, rest)| (at, &rest[..rest.find(';').unwrap_or(rest.len())]))
+}
+
+/// A name like those of types: `Usage`, not `usage` or `USAGE`.
+fn is_type(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_uppercase()) && name.contains(|letter: char| letter.is_lowercase())
+}
+
 /// `unwrap()` only in tests; `expect` only with its reason; threads by a way that can fail.
 pub fn production_code_does_not_panic(tree: &Tree) -> Vec<Finding> {
     let test_files = test_module_files(tree);
@@ -272,6 +305,22 @@ mod tests {
             ("string", "a.rs", "f(\"\n// What\")", vec![]),
         ] {
             assert_eq!(lines(comments_begin_with_a_subject, path, text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn second_names_of_types_are_found() {
+        let cases = [
+            ("alone", "use trimtab_a::Usage as RawUsage;", vec![1]),
+            ("among others", "use crate::a::{\n    Kept, Usage as RawUsage,\n};", vec![2]),
+            ("public", "pub use super::Usage as RawUsage;", vec![1]),
+            ("an error", "use trimtab_a::Error as AError;", vec![]),
+            ("not of ours", "use rustix::process::Pid as RawPid;", vec![]),
+            ("a constant", "use trimtab_a::SCHEMA as A_SCHEMA;", vec![]),
+            ("a conversion", "fn f() { g(x as Word); <A as B>::c() }", vec![]),
+        ];
+        for (case, text, expected) in cases {
+            assert_eq!(lines(types_have_one_name, "crates/a/src/b.rs", text), expected, "{case}");
         }
     }
 

@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
     code::unsafe_stays_in_its_rooms,
     code::unfinished_work_is_absent,
     code::comments_begin_with_a_subject,
+    code::types_have_one_name,
     code::production_code_does_not_panic,
     code::libraries_do_not_print,
     rooms::edges_are_allowed,
@@ -72,7 +73,7 @@ mod tests {
         let machine_path = ["/wo", "rk/x"].concat();
         let long = format!("fn f() {{{}}}", "\n".repeat(80));
         let text = format!(
-            "use std::fs;\nfn g() {{ unsafe {{ h().unwrap(); println!() }} }} // FIXME {machine_path}\n// What.\n{long}"
+            "use std::fs;\nuse crate::Ab as Bc;\nfn g() {{ unsafe {{ h().unwrap(); println!() }} }} // FIXME {machine_path}\n// What.\n{long}"
         );
         let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
         tree.files.push(TreeFile::new("a.o", b"\0"));
@@ -88,6 +89,7 @@ mod tests {
             "no `unsafe`",
             "no `FIXME`",
             "no sentence of a comment begins with",
+            "no `Ab as Bc`",
             "no `unwrap()`",
             "in a library",
             "must not depend",

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_went() {
-        let options = script::Options { text: "entry f { n++ }".to_owned(), ..script::Options::default() };
+        let options = script::ScriptOptions { text: "entry f { n++ }".to_owned(), ..script::ScriptOptions::default() };
         let ranks = "0-3,host:n2".parse().expect("ranks");
         let ask =
             Ask::Script(Box::new(script::Command::Start(Box::new(script::Start { options, ranks, size: Some(8) }))));

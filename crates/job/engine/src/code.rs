@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::explained::Explanation;
 use std::path::Path;
 use trimtab_measure::{Functions, list_functions};
-use trimtab_script::{FunctionPoints, Options, PointKind, explain, list_points, why_no_function};
+use trimtab_script::{FunctionPoints, PointKind, ScriptOptions, explain, list_points, why_no_function};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
 
@@ -77,7 +77,7 @@ impl Code {
     ///
     /// # Errors
     /// As for running it.
-    pub fn explain(&self, options: &Options) -> Result<Explanation<'_>, Error> {
+    pub fn explain(&self, options: &ScriptOptions) -> Result<Explanation<'_>, Error> {
         Ok(Explanation::of(explain(&self.modules, options)?, &self.modules, &self.cache))
     }
 }

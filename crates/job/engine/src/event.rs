@@ -85,7 +85,7 @@ pub enum Stage {
         source: String,
     },
     /// A window is measured.
-    Window(trimtab_measure::Stage),
+    Window(trimtab_measure::WindowStage),
 }
 
 impl Stage {
@@ -187,7 +187,7 @@ impl<'a> Told<'a> {
 }
 
 impl Progress for Told<'_> {
-    fn stage(&self, stage: &trimtab_measure::Stage) {
+    fn stage(&self, stage: &trimtab_measure::WindowStage) {
         self.listener.hear(&Event::Stage(Stage::Window(stage.clone())));
     }
 

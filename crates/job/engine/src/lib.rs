@@ -74,9 +74,7 @@ pub use trimtab_track::{Job, slurm::SlurmError, slurm::SlurmId};
 pub use trimtab_watch::{Held, Missed, Sighting, Start};
 
 /// The options of a window, its stages, and its report in words.
-pub use trimtab_measure::{
-    DETAIL_RANKS_MAX, FirstCall, Length, LoopName, Mark, Options, RankShare, Stage as WindowStage,
-};
+pub use trimtab_measure::{DETAIL_RANKS_MAX, FirstCall, Length, LoopName, Mark, Options, RankShare, WindowStage};
 pub use trimtab_mpi::Group;
 pub use trimtab_os::{COUNTED_EVENTS, CountedEvent};
 pub use trimtab_window::{NoScaling, compare, headline, scaling};
@@ -85,7 +83,7 @@ pub use trimtab_window::{NoScaling, compare, headline, scaling};
 pub use trimtab_measure::{NoCounter, what_counts};
 
 /// The options of a script, its messages and values.
-pub use trimtab_script::{Message, MessageValue, Named, Options as ScriptOptions, Permissions, Value};
+pub use trimtab_script::{Message, MessageValue, Named, Permissions, ScriptOptions, Value};
 
 /// Functions and their points, as they are listed and explained.
 pub use trimtab_measure::{Functions, Listed};

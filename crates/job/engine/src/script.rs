@@ -10,7 +10,7 @@ use crate::event::{Event, Partial, ScriptSoFar};
 use std::time::Duration;
 use trimtab_measure::{Here, host_name};
 use trimtab_script::{
-    Left, Message, Named, Options, Poll, Probing, Refusal, ScriptNode, Start, Started, Summary, Target,
+    Left, Message, Named, Poll, Probing, Refusal, ScriptNode, ScriptOptions, Start, Started, Summary, Target,
 };
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
@@ -20,7 +20,7 @@ use trimtab_types::context::Context;
 #[derive(Clone, Debug)]
 pub struct Script {
     /// Its text, and what it may do.
-    pub options: Options,
+    pub options: ScriptOptions,
     /// The ranks that it is for.
     pub ranks: Context,
     /// It is taken out after so long, unless it says so earlier by itself.

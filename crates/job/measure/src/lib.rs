@@ -37,7 +37,9 @@ pub use node::{
     counted_numbers, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
     program_name, script_name, wait_for_start, wanted_files, what_counts,
 };
-pub use options::{DETAIL_RANKS_MAX, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, Stage, dotted};
+pub use options::{
+    DETAIL_RANKS_MAX, Length, LoopName, Mark, Options, Progress, RecordedSoFar, Silent, WindowStage, dotted,
+};
 pub use part::Part;
 pub use reason::{NestUnknown, NoEnds, NoHold, NoIterations, NotYet};
 pub use request::{

@@ -214,7 +214,7 @@ mod group_names {
 
 /// Where a measurement stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stage {
+pub enum WindowStage {
     /// Reading symbols and planning patches.
     Planning,
     /// Patching ranks.
@@ -254,7 +254,7 @@ pub struct RecordedSoFar {
 /// Told where the measurement stands; may ask it to end early.
 pub trait Progress: Sync {
     /// A stage was reached or goes on.
-    fn stage(&self, stage: &Stage);
+    fn stage(&self, stage: &WindowStage);
 
     /// Recording goes on.
     fn recorded(&self, recorded: RecordedSoFar) {
@@ -272,7 +272,7 @@ pub trait Progress: Sync {
 pub struct Silent;
 
 impl Progress for Silent {
-    fn stage(&self, _stage: &Stage) {}
+    fn stage(&self, _stage: &WindowStage) {}
 }
 
 #[cfg(test)]

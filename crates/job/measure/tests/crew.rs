@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Reply, Request, Silent, Stage};
+use trimtab_measure::{
+    Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Reply, Request, Silent, WindowStage,
+};
 use trimtab_measure::{FirstCall, NoHold, WindowId, measure, measure_with};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{GroundTruth, TextSnapshot};
@@ -142,7 +144,7 @@ fn a_large_jobs_nodes_sum_their_ranks() {
 fn a_window_that_is_given_up_touches_nothing() {
     struct Interrupted;
     impl Progress for Interrupted {
-        fn stage(&self, _stage: &Stage) {}
+        fn stage(&self, _stage: &WindowStage) {}
         fn is_interrupted(&self) -> bool {
             true
         }

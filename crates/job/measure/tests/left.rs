@@ -15,8 +15,8 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trimtab_measure::{
-    Crew, Here, Mark, NotYet, Options, Progress, RecordedSoFar, Silent, Stage, WindowId, WindowNode, has_static_mpi,
-    measure_with,
+    Crew, Here, Mark, NotYet, Options, Progress, RecordedSoFar, Silent, WindowId, WindowNode, WindowStage,
+    has_static_mpi, measure_with,
 };
 use trimtab_session::ImageCache;
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running};
@@ -123,11 +123,11 @@ impl Leaving<'_> {
 }
 
 impl Progress for Leaving<'_> {
-    fn stage(&self, stage: &Stage) {
+    fn stage(&self, stage: &WindowStage) {
         let is_time = match (self.moment, stage) {
-            (Moment::Counting, Stage::Observing { why, .. }) => *why == NotYet::CountingPasses,
-            (Moment::Looking, Stage::Observing { why, .. }) => *why != NotYet::CountingPasses,
-            (Moment::Armed, Stage::Armed { .. }) => true,
+            (Moment::Counting, WindowStage::Observing { why, .. }) => *why == NotYet::CountingPasses,
+            (Moment::Looking, WindowStage::Observing { why, .. }) => *why != NotYet::CountingPasses,
+            (Moment::Armed, WindowStage::Armed { .. }) => true,
             _ => false,
         };
         if is_time {

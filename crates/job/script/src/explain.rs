@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::late::Waiting;
-use crate::source::{Options, SETUP, Source};
+use crate::source::{SETUP, ScriptOptions, Source};
 use crate::walk;
 use trimtab_session::{Modules, Plan, Refused};
 use trimtab_snippet::ir::When;
@@ -40,7 +40,7 @@ pub struct ExplainedBody {
 ///
 /// # Errors
 /// As for running it.
-pub fn explain(modules: &Modules, options: &Options) -> Result<Explained, Error> {
+pub fn explain(modules: &Modules, options: &ScriptOptions) -> Result<Explained, Error> {
     let source = Source::of(modules, options)?;
     if modules.is_of_file() && source.compiled.unit.bodies.iter().any(|body| walk::calls(&body.statements)) {
         return Err(Error::CallsOfFile);

@@ -46,7 +46,7 @@ pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_n
 pub use probing::{Left, Merged, Nodes, Probing};
 pub use request::{Answer, Command, Envelope, Finished, Poll, Refusal, Start, Started, Summary};
 pub use run::Running;
-pub use source::Options;
+pub use source::ScriptOptions;
 pub use target::{Late, Loss, Target};
 pub use trimtab_snippet::Permissions;
 pub use trimtab_snippet::arithmetic::Number;

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::nest_counter::{CounterRead, NoProgress};
 use crate::request::Summary;
 use crate::run::Running;
-use crate::source::Options;
+use crate::source::ScriptOptions;
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -103,7 +103,7 @@ impl LoopCount {
 pub struct CountedLoops<'c> {
     points: Vec<LoopPoint>,
     targets: Vec<Target>,
-    options: Options,
+    options: ScriptOptions,
     cache: &'c ImageCache,
     mpi: Vec<&'static str>,
     running: Option<Running>,
@@ -138,7 +138,7 @@ impl<'c> CountedLoops<'c> {
             counters = CounterRead::of_all(&modules, loops);
         }
         let (options, before) =
-            (Options { seccomp_ok, ..Options::default() }, vec![LoopCount::default(); points.len()]);
+            (ScriptOptions { seccomp_ok, ..ScriptOptions::default() }, vec![LoopCount::default(); points.len()]);
         let cost = Summary::default();
         let mut counted =
             CountedLoops { points, targets, options, cache, mpi, running: None, not_counted, counters, before, cost };
@@ -155,7 +155,7 @@ impl<'c> CountedLoops<'c> {
             if counted.is_empty() && witnessed.is_empty() {
                 return Ok(());
             }
-            let options = Options { text: self.text(&counted, &witnessed), ..self.options.clone() };
+            let options = ScriptOptions { text: self.text(&counted, &witnessed), ..self.options.clone() };
             match Running::start(&self.targets, &options, self.cache) {
                 Ok(running) => {
                     self.running = Some(running);

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::message::Message;
 use crate::request::{Answer, Command, Finished, Poll, Started};
 use crate::run::Running;
-use crate::source::Options;
+use crate::source::ScriptOptions;
 use crate::target::{LOOK_EVERY, Target};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ impl<'c> ScriptNode<'c> {
     }
 
     /// Puts a script in; whatever was in before comes out.
-    fn start(&mut self, options: &Options) -> Result<Started, Error> {
+    fn start(&mut self, options: &ScriptOptions) -> Result<Started, Error> {
         (self.running, self.dropped, self.news) = (None, 0, Poll::default());
         self.waiting.clear();
         self.values.clear();

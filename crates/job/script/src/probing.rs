@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn start() -> Start {
-        Start { options: crate::Options::default(), ranks: "0-5".parse().expect("ranks"), size: Some(6) }
+        Start { options: crate::ScriptOptions::default(), ranks: "0-5".parse().expect("ranks"), size: Some(6) }
     }
 
     fn answered(node: u32, command: &Command) -> Answer {

@@ -4,7 +4,7 @@
 
 use crate::error::Failed;
 use crate::message::Message;
-use crate::source::{EXITS, Options};
+use crate::source::{EXITS, ScriptOptions};
 use crate::target::{Late, Loss};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// Its text, and what it may do.
-    pub options: Options,
+    pub options: ScriptOptions,
     /// The ranks it is for.
     pub ranks: Context,
     /// Ranks of the whole job.

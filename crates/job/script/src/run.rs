@@ -10,7 +10,7 @@ use crate::member::Member;
 use crate::message::Message;
 use crate::part::Part;
 use crate::request::{Poll, Refusal, Summary};
-use crate::source::{Options, Source};
+use crate::source::{ScriptOptions, Source};
 use crate::target::{LOOK_EVERY, Loss, Target};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Running {
     ///
     /// # Errors
     /// [`Error::Script`] if the text is wrong, else what stood in the way in the first process where something did.
-    pub fn start(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+    pub fn start(targets: &[Target], options: &ScriptOptions, cache: &ImageCache) -> Result<Self, Error> {
         if options.seccomp_ok {
             targets.iter().for_each(|target| trimtab_os::trust_filters(target.pid));
         }
@@ -194,7 +194,7 @@ type Sources = (Vec<Target>, Vec<Source>, Vec<String>);
 ///
 /// # Errors
 /// The obstacle in the first process, if it was there in all, or if it is no matter of places.
-fn compiled(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Sources, Error> {
+fn compiled(targets: &[Target], options: &ScriptOptions, cache: &ImageCache) -> Result<Sources, Error> {
     let (mut able, mut sources, mut unable) = (Vec::new(), Vec::new(), Vec::new());
     for target in targets {
         match Source::new(target.pid, options, cache) {
@@ -248,7 +248,7 @@ fn await_start(targets: &[Target], cache: &ImageCache) {
 fn inserted(
     target: Target,
     source: Source,
-    options: &Options,
+    options: &ScriptOptions,
     cache: &ImageCache,
     ticks_per_second: f64,
 ) -> Result<Member, Error> {

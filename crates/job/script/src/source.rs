@@ -22,7 +22,7 @@ use trimtab_types::Pid;
 
 /// The user's permissions and wishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct ScriptOptions {
     /// The script.
     pub text: String,
     /// The permissions of a script on the program.
@@ -62,12 +62,12 @@ const REASONS_MAX: usize = 3;
 
 impl Source {
     /// Compiles the script for one process and decides about its places.
-    pub(crate) fn new(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+    pub(crate) fn new(pid: Pid, options: &ScriptOptions, cache: &ImageCache) -> Result<Self, Error> {
         Source::of(&Modules::read(pid, cache, &|_| true).map_err(Error::of(pid))?, options)
     }
 
     /// The same for modules that are read already, of a process or of a file.
-    pub(crate) fn of(modules: &Modules, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn of(modules: &Modules, options: &ScriptOptions) -> Result<Self, Error> {
         let pid = modules.pid;
         let files = DebugFiles::of(modules);
         let sections = DebugSections::of(&files);

@@ -8,7 +8,7 @@ mod common;
 use common::{Program, build_of, options, words};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use trimtab_script::{Message, MessageValue, Options, Permissions, Running, Target};
+use trimtab_script::{Message, MessageValue, Permissions, Running, ScriptOptions, Target};
 use trimtab_specimens::{TextSnapshot, threads_running};
 
 const ALL: Permissions = Permissions { write: true, call: true };
@@ -19,7 +19,7 @@ fn program(case: &str, flags: &[&str]) -> Program {
 
 fn start(program: &Program, script: &str, permissions: Permissions) -> Running {
     let target = Target { pid: program.pid(), rank: None, ranks: None };
-    let options = Options { permissions, ..options(script) };
+    let options = ScriptOptions { permissions, ..options(script) };
     Running::start(&[target], &options, &program.cache).unwrap_or_else(|error| panic!("{script}: {}", words(error)))
 }
 
@@ -85,7 +85,7 @@ fn what_runs_once_waits_for_the_start() {
     assert!(refused.contains("there is no `$rdi` here"), "{refused}");
     let mut running = start(&program, "entry work { n++ }", Permissions::default());
     running.poll();
-    let options = Options { permissions: ALL, ..options("every 1s { call note(1) }") };
+    let options = ScriptOptions { permissions: ALL, ..options("every 1s { call note(1) }") };
     let target = Target { pid: program.pid(), rank: None, ranks: None };
     let refused = Running::start(&[target], &options, &program.cache).map(drop);
     let refused = words(refused.expect_err("nothing can be called from outside"));

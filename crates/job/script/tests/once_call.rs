@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trimtab_script::{Message, MessageValue, Options, Permissions, Running, Target};
+use trimtab_script::{Message, MessageValue, Permissions, Running, ScriptOptions, Target};
 use trimtab_specimens::{TextSnapshot, threads_running};
 
 /// Calls one after the other where threads come and go in the C library.
@@ -28,7 +28,7 @@ fn program(mode: &str, flags: &[&str]) -> Program {
 fn run(program: &Program, script: &str) -> (Vec<Message>, Vec<String>) {
     let before = TextSnapshot::of(program.pid().0).expect("its text");
     let target = Target { pid: program.pid(), rank: None, ranks: None };
-    let options = Options { permissions: Permissions { write: false, call: true }, ..options(script) };
+    let options = ScriptOptions { permissions: Permissions { write: false, call: true }, ..options(script) };
     let running = Running::start(&[target], &options, &program.cache);
     let mut running = running.unwrap_or_else(|error| panic!("{script}: {}", words(error)));
     let (since, mut messages) = (Instant::now(), Vec::new());

@@ -94,7 +94,7 @@ pub struct CounterLook {
 
 /// The moment of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Moment {
+pub enum NoteMoment {
     /// A mark: an iteration ends and the next one begins.
     Mark,
     /// An outermost call of MPI is entered.
@@ -107,7 +107,7 @@ pub enum Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterNote {
     /// Which moment.
-    pub moment: Moment,
+    pub moment: NoteMoment,
     /// The counter.
     pub count: RawCount,
 }
@@ -227,7 +227,7 @@ fn told(all: Bounded, counter: Counter, borders: Borders) -> Counter {
 
 /// From the first mark to the last, where each has its note.
 fn exact(readings: &CounterReadings, borders: Borders) -> Option<Grown> {
-    let marks: Vec<&CounterNote> = readings.notes.iter().filter(|note| note.moment == Moment::Mark).collect();
+    let marks: Vec<&CounterNote> = readings.notes.iter().filter(|note| note.moment == NoteMoment::Mark).collect();
     let is_whole = readings.notes_missing.is_none() && marks.len() == borders.marks && marks.len() >= 2;
     let (first, last) = (marks.first()?, marks.last()?);
     let grown = Grown::between(&first.count, &last.count);
@@ -293,9 +293,9 @@ fn outside(readings: &CounterReadings, borders: Borders) -> Counter {
 }
 
 fn outside_parts(notes: &[CounterNote]) -> Vec<f64> {
-    let of = |moment: Moment| notes.iter().rposition(|note| note.moment == moment);
+    let of = |moment: NoteMoment| notes.iter().rposition(|note| note.moment == moment);
     // Behind the last of one kind nobody knows what was not noted any more.
-    let until = of(Moment::Enter).min(of(Moment::Leave)).unwrap_or(0);
+    let until = of(NoteMoment::Enter).min(of(NoteMoment::Leave)).unwrap_or(0);
     let mut parts = Vec::new();
     let mut iteration: Option<f64> = None;
     let (mut is_inside, mut latest) = (None, RawCount::default());
@@ -303,19 +303,19 @@ fn outside_parts(notes: &[CounterNote]) -> Vec<f64> {
         let grown = Grown::between(&latest, &note.count).scaled;
         latest = note.count;
         // Two entries or two exits in a row: something between them was not noted.
-        if (note.moment == Moment::Enter && is_inside == Some(true))
-            || (note.moment == Moment::Leave && is_inside == Some(false))
+        if (note.moment == NoteMoment::Enter && is_inside == Some(true))
+            || (note.moment == NoteMoment::Leave && is_inside == Some(false))
         {
-            (iteration, is_inside) = (None, Some(note.moment == Moment::Enter));
+            (iteration, is_inside) = (None, Some(note.moment == NoteMoment::Enter));
             continue;
         }
         if is_inside == Some(false) {
             iteration = iteration.map(|outside| outside + grown);
         }
         match note.moment {
-            Moment::Enter => is_inside = Some(true),
-            Moment::Leave => is_inside = Some(false),
-            Moment::Mark => {
+            NoteMoment::Enter => is_inside = Some(true),
+            NoteMoment::Leave => is_inside = Some(false),
+            NoteMoment::Mark => {
                 parts.extend(iteration);
                 iteration = is_inside.map(|_| 0.0);
             }
@@ -343,9 +343,9 @@ mod tests {
     fn notes(text: &str) -> Vec<CounterNote> {
         let note = |word: &str| {
             let moment = match word.as_bytes()[0] {
-                b'M' => Moment::Mark,
-                b'E' => Moment::Enter,
-                _ => Moment::Leave,
+                b'M' => NoteMoment::Mark,
+                b'E' => NoteMoment::Enter,
+                _ => NoteMoment::Leave,
             };
             CounterNote { moment, count: raw(word[1..].parse().expect("a number")) }
         };

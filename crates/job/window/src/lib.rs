@@ -58,9 +58,7 @@ pub use align::{Alignment, Certainty, RankStream, align};
 pub use assemble::assemble;
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
-pub use counters::{
-    Borders, CounterLook, CounterNote, CounterReadings, Moment as NoteMoment, NoNotes, RawCount, count,
-};
+pub use counters::{Borders, CounterLook, CounterNote, CounterReadings, NoNotes, NoteMoment, RawCount, count};
 pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, FoundLoop, InnerLoop, NoRepetition, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};

@@ -398,7 +398,7 @@ pub struct MappingRecord {
 /// Mappings a descriptor can list.
 pub const MAPPINGS_MAX: usize = 32;
 
-/// The reader that filled a [`Usage`].
+/// The reader that filled a [`NotedUsage`].
 pub mod noted_by {
     /// The process itself.
     pub const OWN: u64 = 1;
@@ -409,7 +409,7 @@ pub mod noted_by {
 /// `getrusage` of the process at a window's border.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Usage {
+pub struct NotedUsage {
     /// One of [`noted_by`] once `words` are filled.
     pub valid: AtomicU64,
     /// The kernel's `struct rusage`: utime(2), stime(2), maxrss, ..., minflt at 6 + 2, majflt, ..., nvcsw, nivcsw.
@@ -549,9 +549,9 @@ pub struct Header {
     pub world_size: AtomicU64,
 
     /// Resources used at the window's start.
-    pub usage_first: Usage,
+    pub usage_first: NotedUsage,
     /// Resources used at the window's end.
-    pub usage_last: Usage,
+    pub usage_last: NotedUsage,
     /// Threads that are held because they set a fault handler.
     pub hold: HoldWords,
 

@@ -1017,7 +1017,7 @@ fn write_mark(context: Context, now: u64) {
 
 /// `getrusage(RUSAGE_SELF)`, twice per window, only where the session found no seccomp filter.
 #[inline(always)]
-fn read_usage(header: &Header, usage: &Usage) {
+fn read_usage(header: &Header, usage: &NotedUsage) {
     if header.may_call_system.load(Relaxed) == 0 {
         return;
     }

@@ -277,7 +277,7 @@ pub enum Command {
     Explain {
         /// The script's permissions.
         #[command(flatten)]
-        script: ScriptOptions,
+        script: ScriptArguments,
         /// The parts that are shown.
         #[command(flatten)]
         options: ExplainOptions,
@@ -636,7 +636,7 @@ pub enum KindName {
 
 /// A script and what it may do.
 #[derive(Clone, Debug, Args)]
-pub struct ScriptOptions {
+pub struct ScriptArguments {
     /// Read the script from a file; `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -653,7 +653,7 @@ pub struct ScriptOptions {
 pub struct ProbeOptions {
     /// The script.
     #[command(flatten)]
-    pub script: ScriptOptions,
+    pub script: ScriptArguments,
     /// Take the probes out after this many seconds [default: when the script says so, the program ends, or Ctrl-C]
     #[arg(long = "for", value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub seconds: Option<f64>,

@@ -3,7 +3,7 @@
 //!
 //! Next: `trimtab-engine`'s `code` for the work; docs/explain.md for what is printed.
 
-use crate::arguments::{ExplainOptions, ScriptOptions};
+use crate::arguments::{ExplainOptions, ScriptArguments};
 use crate::engine::Parts;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::points::code_of;
@@ -24,7 +24,7 @@ const BYTES_COLUMNS: usize = 3 * 9;
 
 /// `trimtab explain SCRIPT PID|JOB|FILE`.
 pub fn run(
-    script: &ScriptOptions,
+    script: &ScriptArguments,
     options: &ExplainOptions,
     words: &[String],
     store: &Option<PathBuf>,

@@ -2,7 +2,7 @@
 //!
 //! Next: `explain` for what one would do, `probe_values` for how results look, `trimtab-engine`'s `script` for the work.
 
-use crate::arguments::{ProbeOptions, ScriptOptions};
+use crate::arguments::{ProbeOptions, ScriptArguments};
 use crate::engine::Parts;
 use crate::exit_code::{DONE, PARTIAL};
 use crate::progress::Terminal;
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use trimtab_engine::{Begun, Event, Found, Listener, Nobody, Permissions, Program, Script, ScriptOptions as Options};
+use trimtab_engine::{Begun, Event, Found, Listener, Nobody, Permissions, Program, Script, ScriptOptions};
 use trimtab_engine::{SlurmId, Target, runs_since};
 use trimtab_store::Store;
 use trimtab_types::Pid;
@@ -25,7 +25,7 @@ pub fn run(
     store: &Option<PathBuf>,
 ) -> anyhow::Result<u8> {
     let (text, rest) = script_of(&options.script, words)?;
-    let script = Options { seccomp_ok: options.seccomp_ok, ..script_options(&options.script, text) };
+    let script = ScriptOptions { seccomp_ok: options.seccomp_ok, ..script_options(&options.script, text) };
     if let Some(path) = &options.json {
         output::check_writable(path)?;
     }
@@ -68,7 +68,7 @@ pub fn run(
 }
 
 /// The script's text, and the words behind it.
-pub fn script_of<'a>(options: &ScriptOptions, words: &'a [String]) -> anyhow::Result<(String, &'a [String])> {
+pub fn script_of<'a>(options: &ScriptArguments, words: &'a [String]) -> anyhow::Result<(String, &'a [String])> {
     match (&options.file, words.split_first()) {
         (Some(path), _) => Ok((read_script(path)?, words)),
         (None, Some((text, rest))) => Ok((text.clone(), rest)),
@@ -87,9 +87,9 @@ fn read_script(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The user's permissions, with the text.
-pub fn script_options(options: &ScriptOptions, text: String) -> Options {
+pub fn script_options(options: &ScriptArguments, text: String) -> ScriptOptions {
     let permissions = Permissions { write: options.allow_write, call: options.allow_call };
-    Options { text, permissions, ..Options::default() }
+    ScriptOptions { text, permissions, ..ScriptOptions::default() }
 }
 
 /// The thing that a word names.

@@ -5,7 +5,7 @@
 use crate::Style;
 use crate::clean::clean;
 use crate::neighbours;
-use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
+use crate::terminal::{Cell, Column, Pen, Table};
 use crate::units::{
     NOT_MEASURED, date_if_known, percent, percent_with_half_width, significant, time, time_with_half_width,
 };
@@ -14,16 +14,16 @@ use trimtab_types::report::{Estimate, NeighbourKind};
 
 /// The comparison as text.
 pub fn comparison(comparison: &Comparison, style: &Style) -> String {
-    let pen = PagePen::new(style);
+    let pen = Pen::new(style);
     let Comparison { before, after, .. } = comparison;
     let mut lines = pen.wrap(&headline(comparison), 0);
     lines.push(String::new());
-    let mut table = PageTable::new(vec![
-        PageColumn::name(""),
-        PageColumn::number(&format!("window {}", before.number), 0),
-        PageColumn::number(&format!("window {}", after.number), 0),
-        PageColumn::number("difference", 0),
-        PageColumn::number("ratio", 1),
+    let mut table = Table::new(vec![
+        Column::name(""),
+        Column::number(&format!("window {}", before.number), 0),
+        Column::number(&format!("window {}", after.number), 0),
+        Column::number("difference", 0),
+        Column::number("ratio", 1),
     ]);
     let time_of = |side: &Side| estimate(side.time_per_iteration_s, time, time_with_half_width);
     let share_of = |side: &Side| estimate(side.communication_fraction, percent, percent_with_half_width);
@@ -70,14 +70,14 @@ fn row(
     (before, after): (String, String),
     change: Option<Change>,
     shown: impl Fn(f64) -> String,
-) -> Vec<PageCell> {
+) -> Vec<Cell> {
     let difference = change.map(|change| {
         let half_width = change.half_width_95.map(|half| format!(" ± {}", shown(half).trim_start_matches('+')));
         shown(change.difference) + &half_width.unwrap_or_default()
     });
     let ratio = change.and_then(|change| change.ratio).map(|ratio| significant(ratio, 3));
     let or_dash = |value: Option<String>| value.unwrap_or("-".to_owned());
-    [name.to_owned(), before, after, or_dash(difference), or_dash(ratio)].into_iter().map(PageCell::Text).collect()
+    [name.to_owned(), before, after, or_dash(difference), or_dash(ratio)].into_iter().map(Cell::Text).collect()
 }
 
 fn signed(value: f64, shown: fn(f64) -> String) -> String {

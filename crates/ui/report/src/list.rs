@@ -4,7 +4,7 @@
 
 use crate::Style;
 use crate::clean::clean;
-use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
+use crate::terminal::{Cell, Column, Pen, Table};
 use crate::units::{age, percent, time};
 use crate::words::shortened;
 use trimtab_types::report::EventKind;
@@ -49,24 +49,24 @@ pub fn list(jobs: &[ListedJob], now_unix_s: f64, style: &Style) -> String {
     if jobs.is_empty() {
         return "no jobs in the store; measure one with `trimtab attach PID`\n".to_string();
     }
-    let mut table = PageTable::new(vec![
-        PageColumn::text("job", 0),
-        PageColumn::number("ranks", 3),
-        PageColumn::number("windows", 4),
-        PageColumn::number("newest", 1),
-        PageColumn::number("comm", 0),
-        PageColumn::number("per iteration", 2),
-        PageColumn::cut("command"),
-        PageColumn::text("waited for", 5),
+    let mut table = Table::new(vec![
+        Column::text("job", 0),
+        Column::number("ranks", 3),
+        Column::number("windows", 4),
+        Column::number("newest", 1),
+        Column::number("comm", 0),
+        Column::number("per iteration", 2),
+        Column::cut("command"),
+        Column::text("waited for", 5),
     ]);
     for job in jobs {
         table.row(cells(job, now_unix_s));
     }
-    let laid_out = table.lay_out(&PagePen::new(style));
+    let laid_out = table.lay_out(&Pen::new(style));
     laid_out.lines.iter().map(|line| line.trim_end().to_string() + "\n").collect()
 }
 
-fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<PageCell> {
+fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<Cell> {
     let or_dash = |value: Option<String>| value.unwrap_or("-".to_string());
     let newest = job.newest.as_ref();
     let mut command = vec![job.program.rsplit('/').next().unwrap_or_default().to_string()];
@@ -85,5 +85,5 @@ fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<PageCell> {
         shortened(&clean(&command.join(" ")), COMMAND_LENGTH_MAX),
         or_dash(newest.and_then(|window| window.event).map(|event| event.to_string())),
     ];
-    cells.into_iter().map(PageCell::Text).collect()
+    cells.into_iter().map(Cell::Text).collect()
 }

@@ -4,7 +4,7 @@
 
 use crate::Style;
 use crate::clean::clean;
-use crate::terminal::{PageCell, PageColumn, PagePen, PageTable};
+use crate::terminal::{Cell, Column, Pen, Table};
 use crate::units::{NOT_MEASURED, counted, percent, significant, time, time_with_half_width};
 use trimtab_types::report::FunctionGroup;
 use trimtab_types::scaling::{FunctionScaling, Growth, LostIn, Scaling, ScalingPoint, Work};
@@ -14,7 +14,7 @@ const COLUMNS_MAX: usize = 5;
 
 /// The scaling as text.
 pub fn scaling(scaling: &Scaling, style: &Style) -> String {
-    let pen = PagePen::new(style);
+    let pen = Pen::new(style);
     let mut lines = pen.wrap(&headline(scaling), 0);
     lines.push(String::new());
     lines.extend(points(scaling).lay_out(&pen).lines);
@@ -96,18 +96,18 @@ fn sentence(function: &FunctionScaling, ranks: u32, lost_s: f64) -> String {
     )
 }
 
-fn points(scaling: &Scaling) -> PageTable {
-    let mut table = PageTable::new(vec![
-        PageColumn::number("ranks", 0),
-        PageColumn::number("per iteration", 0),
-        PageColumn::number("speed-up", 0),
-        PageColumn::number("efficiency", 0),
-        PageColumn::number("computation", 1),
-        PageColumn::number("parallel", 1),
-        PageColumn::number("balance", 2),
-        PageColumn::number("communication", 2),
-        PageColumn::number("serial", 3),
-        PageColumn::name("window"),
+fn points(scaling: &Scaling) -> Table {
+    let mut table = Table::new(vec![
+        Column::number("ranks", 0),
+        Column::number("per iteration", 0),
+        Column::number("speed-up", 0),
+        Column::number("efficiency", 0),
+        Column::number("computation", 1),
+        Column::number("parallel", 1),
+        Column::number("balance", 2),
+        Column::number("communication", 2),
+        Column::number("serial", 3),
+        Column::name("window"),
     ]);
     let share = |value: Option<f64>| value.map_or_else(|| NOT_MEASURED.to_owned(), percent);
     for point in &scaling.points {
@@ -124,7 +124,7 @@ fn points(scaling: &Scaling) -> PageTable {
             serial(point),
             clean(&point.window),
         ];
-        table.row(cells.into_iter().map(PageCell::Text).collect());
+        table.row(cells.into_iter().map(Cell::Text).collect());
     }
     table
 }
@@ -136,14 +136,13 @@ fn serial(point: &ScalingPoint) -> String {
     percent(fraction) + &half
 }
 
-fn functions(scaling: &Scaling) -> PageTable {
+fn functions(scaling: &Scaling) -> Table {
     let shown = shown_points(scaling.points.len());
-    let mut columns = vec![PageColumn::name("function")];
-    columns.extend(
-        shown.iter().map(|index| PageColumn::number(&counted(u64::from(scaling.points[*index].ranks), "rank"), 0)),
-    );
-    columns.extend([PageColumn::number("lost", 0), PageColumn::name("with ranks"), PageColumn::name("on")]);
-    let mut table = PageTable::new(columns);
+    let mut columns = vec![Column::name("function")];
+    columns
+        .extend(shown.iter().map(|index| Column::number(&counted(u64::from(scaling.points[*index].ranks), "rank"), 0)));
+    columns.extend([Column::number("lost", 0), Column::name("with ranks"), Column::name("on")]);
+    let mut table = Table::new(columns);
     for function in &scaling.functions {
         // It was not called there, or not timed.
         let at = |index: &usize| function.per_iteration_s[*index].map_or_else(|| "-".to_owned(), time);
@@ -161,7 +160,7 @@ fn functions(scaling: &Scaling) -> PageTable {
         let mut cells = vec![clean(&function.name)];
         cells.extend(shown.iter().map(at));
         cells.extend([time(function.lost_s), growth.to_owned(), on]);
-        table.row(cells.into_iter().map(PageCell::Text).collect());
+        table.row(cells.into_iter().map(Cell::Text).collect());
     }
     table
 }

@@ -20,13 +20,12 @@ use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, si
 use crate::waits;
 use crate::words;
 use page::Page;
+use pen::Ink;
 pub use pen::Style;
-use pen::{Ink, Pen};
-use table::{Cell, Column, Table};
 use trimtab_types::report::{Detail, FunctionTotal, Link, Report};
 
-pub(crate) use pen::Pen as PagePen;
-pub(crate) use table::{Cell as PageCell, Column as PageColumn, Table as PageTable};
+pub(crate) use pen::Pen;
+pub(crate) use table::{Cell, Column, Table};
 
 /// Functions shown; the rest is summed in one line.
 const FUNCTIONS_SHOWN_MAX: usize = 12;

@@ -18,7 +18,7 @@ use trimtab_agent::values::{Buckets, Counted, Digits, Single, Values, Variable};
 use trimtab_measure::{Envelope, Failed, FailedKind, Reply, WindowId};
 use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Filter, RankSet};
-use trimtab_script::{Answer, Command, Message, MessageValue, Options, Poll, Start, Started};
+use trimtab_script::{Answer, Command, Message, MessageValue, Poll, ScriptOptions, Start, Started};
 use trimtab_types::Rank;
 use trimtab_types::context::Context;
 
@@ -134,7 +134,7 @@ fn gathered(waves: Vec<(u32, Vec<Piece>)>) -> bool {
 }
 
 fn asks() -> Vec<Ask> {
-    let options = Options { text: "entry f { n++ }".to_owned(), ..Options::default() };
+    let options = ScriptOptions { text: "entry f { n++ }".to_owned(), ..ScriptOptions::default() };
     let start = Start { options, ranks: Context::All, size: Some(4) };
     let command = trimtab_measure::Command { window: WindowId(3), request: trimtab_measure::Request::Time };
     vec![

@@ -7,7 +7,7 @@ use super::marker::{LOOK_MS_MAX, MarkerCall};
 use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_MIN;
-use crate::options::Stage;
+use crate::options::WindowStage;
 use crate::reason::NotYet;
 use crate::request::{Answer, LoopEnds, RankPasses, Request};
 use crate::runs::runs_of;
@@ -163,7 +163,7 @@ fn meets_all(event: &CallEvent) -> bool {
 }
 
 fn tell(lead: &WindowLead, why: NotYet) {
-    lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why });
+    lead.progress.stage(&WindowStage::Observing { seconds: lead.seconds(), why });
 }
 
 /// The question about the ranks' passes, as in [`Request::Passes`].

@@ -16,7 +16,7 @@ use crate::crew::{Crew, Here};
 use crate::error::Error;
 use crate::first_call::{GatherEnd, GatherWait, Held, Standing};
 use crate::node::WindowNode;
-use crate::options::{LoopName, Mark, Options, Progress, Stage};
+use crate::options::{LoopName, Mark, Options, Progress, WindowStage};
 use crate::request::{Answer, Facts, Request, WindowId};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -175,7 +175,7 @@ impl<'a> WindowLead<'a> {
     }
 
     fn measure(&mut self) -> Result<Outcome, Error> {
-        self.progress.stage(&Stage::Planning);
+        self.progress.stage(&WindowStage::Planning);
         if let Some(seconds) = self.options.first_call_s {
             self.gather(Duration::from_secs(seconds))?;
         }
@@ -186,7 +186,7 @@ impl<'a> WindowLead<'a> {
         if self.waits.is_some() {
             self.membership.go()?;
         }
-        self.progress.stage(&Stage::Inserting { ranks: self.membership.rank_total() });
+        self.progress.stage(&WindowStage::Inserting { ranks: self.membership.rank_total() });
         let (marker, recorded) = match self.window() {
             Ok(found) => found,
             Err(error) => return Err(self.why_early(error)),
@@ -194,7 +194,7 @@ impl<'a> WindowLead<'a> {
         self.membership.end_clocks()?;
         let checked = checked::verify_marks(self, &marker)?;
         let how_far = how_far::ask(self, &marker)?;
-        self.progress.stage(&Stage::Removing);
+        self.progress.stage(&WindowStage::Removing);
         let departed = self.remove()?;
         self.membership.warnings.extend(departed.iter().cloned());
         let mut report = report::report(self, &marker, &recorded, checked)?;

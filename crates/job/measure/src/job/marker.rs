@@ -15,7 +15,7 @@ use super::nest::{self, Candidates, Choice, Chosen};
 use super::no_loop::{ByTime, NoLoop};
 use crate::error::Error;
 use crate::node::PASSES_MIN;
-use crate::options::{Mark, Stage};
+use crate::options::{Mark, WindowStage};
 use crate::reason::NotYet;
 use crate::request::{Answer, Request};
 use crate::runs::runs_of;
@@ -326,7 +326,7 @@ fn detected(lead: &mut WindowLead, limits: Limits) -> Result<Found, Error> {
             let why = ByTime::NotYet(ended.map_or(why, NotYet::Hopeless));
             return Ok(Found::Counts(Marker::Time { why, no_loop: None }));
         }
-        lead.progress.stage(&Stage::Observing { seconds, why });
+        lead.progress.stage(&WindowStage::Observing { seconds, why });
     }
 }
 

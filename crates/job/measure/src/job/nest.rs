@@ -11,7 +11,7 @@ use super::no_loop::NoLoop;
 use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
-use crate::options::{Length, LoopName, Mark, Options, Stage};
+use crate::options::{Length, LoopName, Mark, Options, WindowStage};
 use crate::reason::{NestUnknown, NotYet};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::collections::BTreeSet;
@@ -474,7 +474,7 @@ pub(super) fn chosen(lead: &mut WindowLead, limit_s: f64) -> Result<Choice, Erro
             }
             LoopChoice::Wait => {}
         }
-        lead.progress.stage(&Stage::Observing { seconds, why: NotYet::CountingPasses });
+        lead.progress.stage(&WindowStage::Observing { seconds, why: NotYet::CountingPasses });
     }
     lead.candidates.note_none();
     Ok(Choice::Nothing)

@@ -13,7 +13,7 @@ use super::drive::WindowLead;
 use super::how_far;
 use super::marker::{LEFT_LOOP_SECONDS, MarkerCall, PASSES_WAITED};
 use crate::error::Error;
-use crate::options::{ITERATIONS_CHOSEN_MAX, Options, RecordedSoFar, Stage};
+use crate::options::{ITERATIONS_CHOSEN_MAX, Options, RecordedSoFar, WindowStage};
 use crate::request::{Answer, Early, LoopLeft, Polled, Request};
 use crate::so_far::CommSoFar;
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub(super) fn by_iterations(lead: &mut WindowLead, marker: &MarkerCall) -> Resul
     let armed_ns = monotonic_ns();
     loop {
         let (start, left) = arm(lead, wanted, iteration_s, round_trip_s)?;
-        lead.progress.stage(&Stage::Armed { start });
+        lead.progress.stage(&WindowStage::Armed { start });
         let mut watch = Watch {
             iteration_s,
             round_trip_s,
@@ -373,7 +373,7 @@ impl Watch {
 
     fn tell(&self, lead: &WindowLead, start: u64, armed_ns: u64) {
         if self.begun_ns == 0 {
-            lead.progress.stage(&Stage::Armed { start });
+            lead.progress.stage(&WindowStage::Armed { start });
             return;
         }
         let wanted = self.wanted.unwrap_or(0);

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::ticks;
 use trimtab_session::Refused;
 use trimtab_stub::layout::{
-    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, PEER_ALL_OTHERS, Slot, USER_GROUP,
-    Usage as RawUsage, flag, noted_by, outermost, owner,
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, NotedUsage, PEER_ALL_OTHERS, Slot,
+    USER_GROUP, flag, noted_by, outermost, owner,
 };
 use trimtab_stub::view::{SlotView, View};
 use trimtab_track::Job;
@@ -630,13 +630,13 @@ fn receivers(peer: u32, ranks: &[i32], own: u32) -> Vec<u32> {
 }
 
 /// Difference of two `struct rusage`, both from one who read them.
-fn usage(first: &RawUsage, last: &RawUsage) -> Option<Usage> {
+fn usage(first: &NotedUsage, last: &NotedUsage) -> Option<Usage> {
     let (first_by, last_by) = (first.valid.load(Acquire), last.valid.load(Acquire));
     if first_by == 0 || first_by != last_by {
         return None;
     }
-    let word = |usage: &RawUsage, index: usize| usage.words[index].load(Relaxed);
-    let seconds = |usage: &RawUsage, index: usize| word(usage, index) as f64 + word(usage, index + 1) as f64 / 1e6;
+    let word = |usage: &NotedUsage, index: usize| usage.words[index].load(Relaxed);
+    let seconds = |usage: &NotedUsage, index: usize| word(usage, index) as f64 + word(usage, index + 1) as f64 / 1e6;
     let counted = |index: usize| word(last, index).saturating_sub(word(first, index));
     Some(Usage {
         cpu_user_s: (seconds(last, 0) - seconds(first, 0)).max(0.0),

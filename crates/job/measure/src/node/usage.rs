@@ -7,14 +7,14 @@
 
 use std::fs;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use trimtab_stub::layout::{Usage, noted_by};
+use trimtab_stub::layout::{NotedUsage, noted_by};
 use trimtab_types::Pid;
 use trimtab_types::procfs::{CLOCK_TICKS_PER_SECOND, parse_usage, read_all};
 
 const TICK_NS: u64 = 1_000_000_000 / CLOCK_TICKS_PER_SECOND;
 
 /// Notes what `pid` has used so far; what can't be read stays unknown.
-pub(super) fn note(pid: Pid, noted: &Usage) {
+pub(super) fn note(pid: Pid, noted: &NotedUsage) {
     let Some(words) = words_of(pid) else { return };
     for (place, word) in words {
         noted.words[place].store(word, Relaxed);
@@ -89,15 +89,16 @@ mod tests {
     fn processor_time_faults_and_switches_of_a_process_are_read() {
         let mut shell = Command::new("sh").args(["-c", SCRIPT]).stdin(Stdio::piped()).spawn().expect("a shell");
         let pid = Pid(shell.id() as i32);
-        let before = Usage::default();
+        let before = NotedUsage::default();
         note(pid, &before);
         let mut pipe = shell.stdin.take().expect("its input");
         pipe.write_all(b"go\n").expect("it reads");
-        let word = |usage: &Usage, place: usize| usage.words[place].load(Relaxed);
-        let cpu_us = |usage: &Usage| (word(usage, 0) + word(usage, 2)) * 1_000_000 + word(usage, 1) + word(usage, 3);
+        let word = |usage: &NotedUsage, place: usize| usage.words[place].load(Relaxed);
+        let cpu_us =
+            |usage: &NotedUsage| (word(usage, 0) + word(usage, 2)) * 1_000_000 + word(usage, 1) + word(usage, 3);
         let begun = Instant::now();
         let grew = loop {
-            let after = Usage::default();
+            let after = NotedUsage::default();
             note(pid, &after);
             assert_eq!((before.valid.load(Acquire), after.valid.load(Acquire)), (noted_by::BESIDE, noted_by::BESIDE));
             let grew = [
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn of_a_process_that_is_gone_nothing_is_known() {
-        let noted = Usage::default();
+        let noted = NotedUsage::default();
         note(Pid(i32::MAX), &noted);
         assert_eq!(noted.valid.load(Acquire), 0);
     }

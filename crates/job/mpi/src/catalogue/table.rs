@@ -6,7 +6,7 @@
 //!
 //! Next: the tests in `tests/headers.rs` check every position against the prototypes of installed MPIs.
 
-use crate::accounting::{Accounting, AccountingKind as Kind};
+use crate::accounting::{Accounting, AccountingKind};
 use crate::function::{Class, HandleKind, MpiFunction};
 
 /// One function, with its large-count twin if there is one.
@@ -104,16 +104,16 @@ macro_rules! family {
 }
 
 const NONE: Accounting = Accounting::NONE;
-const SEND: Accounting = Accounting::payload(Kind::Send, 0, 1, 2).peer(3).comm(5);
+const SEND: Accounting = Accounting::payload(AccountingKind::Send, 0, 1, 2).peer(3).comm(5);
 const ISEND: Accounting = SEND.request(6);
 const SEND_INIT: Accounting = ISEND.at_start();
-const RECEIVE: Accounting = SEND.kind(Kind::Receive);
+const RECEIVE: Accounting = SEND.kind(AccountingKind::Receive);
 const SENDRECV: Accounting =
-    Accounting::payload(Kind::SendReceive, 0, 1, 2).peer(3).received(5, 6, 7).source(8).comm(10);
-const REPLACE: Accounting = Accounting::payload(Kind::SendReceive, 0, 1, 2).peer(3).source(5).comm(7);
-const MATCHED: Accounting = Accounting::payload(Kind::Receive, 0, 1, 2);
+    Accounting::payload(AccountingKind::SendReceive, 0, 1, 2).peer(3).received(5, 6, 7).source(8).comm(10);
+const REPLACE: Accounting = Accounting::payload(AccountingKind::SendReceive, 0, 1, 2).peer(3).source(5).comm(7);
+const MATCHED: Accounting = Accounting::payload(AccountingKind::Receive, 0, 1, 2);
 const PARTITIONED: Accounting =
-    Accounting::payload(Kind::Send, 0, 2, 3).factor(1).peer(4).comm(6).request(8).at_start().large();
+    Accounting::payload(AccountingKind::Send, 0, 2, 3).factor(1).peer(4).comm(6).request(8).at_start().large();
 const PROBE: Accounting = NONE.peer(0).comm(2);
 
 const POINT_TO_POINT: &[Row] = &[
@@ -135,7 +135,7 @@ const POINT_TO_POINT: &[Row] = &[
     two!(Receive, "MPI_Recv_init", RECEIVE.request(6).at_start()),
     two!(Receive, "MPI_Mrecv", MATCHED),
     two!(Receive, "MPI_Imrecv", MATCHED.request(4)),
-    one!(Receive, "MPI_Precv_init", PARTITIONED.kind(Kind::Receive)),
+    one!(Receive, "MPI_Precv_init", PARTITIONED.kind(AccountingKind::Receive)),
     two!(SendReceive, "MPI_Sendrecv", SENDRECV),
     two!(SendReceive, "MPI_Sendrecv_replace", REPLACE),
     two!(SendReceive, "MPI_Isendrecv", SENDRECV.request(11)),
@@ -169,8 +169,8 @@ const COMPLETION: &[Row] = &[
     one!(Test, "MPI_Request_get_status_any", NONE.count(0).request(1)),
     one!(Test, "MPI_Request_get_status_some", NONE.count(0).request(1)),
     one!(Test, "MPI_Parrived", NONE),
-    one!(Start, "MPI_Start", NONE.kind(Kind::Start).request(0)),
-    one!(Start, "MPI_Startall", NONE.kind(Kind::Startall).count(0).request(1)),
+    one!(Start, "MPI_Start", NONE.kind(AccountingKind::Start).request(0)),
+    one!(Start, "MPI_Startall", NONE.kind(AccountingKind::Startall).count(0).request(1)),
     one!(Start, "MPI_Pready", NONE),
     one!(Start, "MPI_Pready_list", NONE),
     one!(Start, "MPI_Pready_range", NONE),
@@ -185,63 +185,83 @@ const BARRIER: &[Row] = &[
     one!(Collective, "MPIX_Barrier_init", NONE.comm(0).request(2).at_start()),
 ];
 
-const fn scalar(kind: Kind) -> Accounting {
+const fn scalar(kind: AccountingKind) -> Accounting {
     Accounting::payload(kind, 0, 1, 2).received(3, 4, 5)
 }
 
-const fn receive_array(kind: Kind) -> Accounting {
+const fn receive_array(kind: AccountingKind) -> Accounting {
     Accounting::payload(kind, 0, 1, 2).received(3, 4, 6)
 }
 
-const fn both_arrays(kind: Kind) -> Accounting {
+const fn both_arrays(kind: AccountingKind) -> Accounting {
     Accounting::payload(kind, 0, 1, 3).received(4, 5, 7).comm(8)
 }
 
-const fn reduction(kind: Kind) -> Accounting {
+const fn reduction(kind: AccountingKind) -> Accounting {
     let accounting = Accounting::payload(kind, 0, 2, 3).comm(5);
     Accounting { recv_buffer: 1, ..accounting }
 }
 
 const COLLECTIVES: &[[Row; 4]] = &[
-    family!(Collective, "Bcast", "Ibcast", Accounting::payload(Kind::Bcast, 0, 1, 2).peer(3).comm(4)),
-    family!(Collective, "Reduce", "Ireduce", reduction(Kind::Reduce).peer(5).comm(6)),
-    family!(Collective, "Gather", "Igather", scalar(Kind::Gather).peer(6).comm(7)),
-    family!(Collective, "Gatherv", "Igatherv", receive_array(Kind::Gatherv).peer(7).comm(8)),
-    family!(Collective, "Scatter", "Iscatter", scalar(Kind::Scatter).peer(6).comm(7)),
+    family!(Collective, "Bcast", "Ibcast", Accounting::payload(AccountingKind::Bcast, 0, 1, 2).peer(3).comm(4)),
+    family!(Collective, "Reduce", "Ireduce", reduction(AccountingKind::Reduce).peer(5).comm(6)),
+    family!(Collective, "Gather", "Igather", scalar(AccountingKind::Gather).peer(6).comm(7)),
+    family!(Collective, "Gatherv", "Igatherv", receive_array(AccountingKind::Gatherv).peer(7).comm(8)),
+    family!(Collective, "Scatter", "Iscatter", scalar(AccountingKind::Scatter).peer(6).comm(7)),
     family!(
         Collective,
         "Scatterv",
         "Iscatterv",
-        Accounting::payload(Kind::Scatterv, 0, 1, 3).received(4, 5, 6).peer(7).comm(8)
+        Accounting::payload(AccountingKind::Scatterv, 0, 1, 3).received(4, 5, 6).peer(7).comm(8)
     ),
-    synchronising(family!(Collective, "Allgather", "Iallgather", scalar(Kind::Allgather).comm(6))),
-    synchronising(family!(Collective, "Allgatherv", "Iallgatherv", receive_array(Kind::Allgatherv).comm(7))),
-    synchronising(family!(Collective, "Alltoall", "Ialltoall", scalar(Kind::Alltoall).comm(6))),
-    synchronising(family!(Collective, "Alltoallv", "Ialltoallv", both_arrays(Kind::Alltoallv))),
-    synchronising(family!(Collective, "Alltoallw", "Ialltoallw", both_arrays(Kind::Alltoallw))),
-    synchronising(family!(Collective, "Allreduce", "Iallreduce", reduction(Kind::Allreduce))),
-    synchronising(family!(Collective, "Reduce_scatter", "Ireduce_scatter", reduction(Kind::ReduceScatter))),
+    synchronising(family!(Collective, "Allgather", "Iallgather", scalar(AccountingKind::Allgather).comm(6))),
+    synchronising(family!(Collective, "Allgatherv", "Iallgatherv", receive_array(AccountingKind::Allgatherv).comm(7))),
+    synchronising(family!(Collective, "Alltoall", "Ialltoall", scalar(AccountingKind::Alltoall).comm(6))),
+    synchronising(family!(Collective, "Alltoallv", "Ialltoallv", both_arrays(AccountingKind::Alltoallv))),
+    synchronising(family!(Collective, "Alltoallw", "Ialltoallw", both_arrays(AccountingKind::Alltoallw))),
+    synchronising(family!(Collective, "Allreduce", "Iallreduce", reduction(AccountingKind::Allreduce))),
+    synchronising(family!(Collective, "Reduce_scatter", "Ireduce_scatter", reduction(AccountingKind::ReduceScatter))),
     synchronising(family!(
         Collective,
         "Reduce_scatter_block",
         "Ireduce_scatter_block",
-        reduction(Kind::ReduceScatterBlock)
+        reduction(AccountingKind::ReduceScatterBlock)
     )),
-    family!(Collective, "Scan", "Iscan", reduction(Kind::Allreduce)),
-    family!(Collective, "Exscan", "Iexscan", reduction(Kind::Allreduce)),
+    family!(Collective, "Scan", "Iscan", reduction(AccountingKind::Allreduce)),
+    family!(Collective, "Exscan", "Iexscan", reduction(AccountingKind::Allreduce)),
 ];
 
 const NEIGHBORS: &[[Row; 4]] = &[
-    family!(NeighborCollective, "Neighbor_allgather", "Ineighbor_allgather", scalar(Kind::NeighborAllgather).comm(6)),
+    family!(
+        NeighborCollective,
+        "Neighbor_allgather",
+        "Ineighbor_allgather",
+        scalar(AccountingKind::NeighborAllgather).comm(6)
+    ),
     family!(
         NeighborCollective,
         "Neighbor_allgatherv",
         "Ineighbor_allgatherv",
-        receive_array(Kind::NeighborAllgatherv).comm(7)
+        receive_array(AccountingKind::NeighborAllgatherv).comm(7)
     ),
-    family!(NeighborCollective, "Neighbor_alltoall", "Ineighbor_alltoall", scalar(Kind::NeighborAlltoall).comm(6)),
-    family!(NeighborCollective, "Neighbor_alltoallv", "Ineighbor_alltoallv", both_arrays(Kind::NeighborAlltoallv)),
-    family!(NeighborCollective, "Neighbor_alltoallw", "Ineighbor_alltoallw", both_arrays(Kind::NeighborAlltoallw)),
+    family!(
+        NeighborCollective,
+        "Neighbor_alltoall",
+        "Ineighbor_alltoall",
+        scalar(AccountingKind::NeighborAlltoall).comm(6)
+    ),
+    family!(
+        NeighborCollective,
+        "Neighbor_alltoallv",
+        "Ineighbor_alltoallv",
+        both_arrays(AccountingKind::NeighborAlltoallv)
+    ),
+    family!(
+        NeighborCollective,
+        "Neighbor_alltoallw",
+        "Ineighbor_alltoallw",
+        both_arrays(AccountingKind::NeighborAlltoallw)
+    ),
 ];
 
 /// Marks the blocking form (the first of a family) as synchronising.
@@ -250,12 +270,13 @@ const fn synchronising(family: [Row; 4]) -> [Row; 4] {
     [blocking.synchronising(), nonblocking, persistent, extension]
 }
 
-const PUT: Accounting = Accounting::payload(Kind::Put, 0, 1, 2).peer(3).window(7);
-const GET: Accounting = PUT.kind(Kind::Get);
+const PUT: Accounting = Accounting::payload(AccountingKind::Put, 0, 1, 2).peer(3).window(7);
+const GET: Accounting = PUT.kind(AccountingKind::Get);
 const ACCUMULATE: Accounting = PUT.window(8);
-const GET_ACCUMULATE: Accounting = Accounting::payload(Kind::Put, 0, 1, 2).received(3, 4, 5).peer(6).window(11);
-const ONE_ELEMENT: Accounting = Accounting::payload(Kind::Put, 0, crate::ABSENT, 2).peer(3).window(6);
-const COMPARE_AND_SWAP: Accounting = Accounting::payload(Kind::Put, 0, crate::ABSENT, 3).peer(4).window(6);
+const GET_ACCUMULATE: Accounting =
+    Accounting::payload(AccountingKind::Put, 0, 1, 2).received(3, 4, 5).peer(6).window(11);
+const ONE_ELEMENT: Accounting = Accounting::payload(AccountingKind::Put, 0, crate::ABSENT, 2).peer(3).window(6);
+const COMPARE_AND_SWAP: Accounting = Accounting::payload(AccountingKind::Put, 0, crate::ABSENT, 3).peer(4).window(6);
 
 const ONE_SIDED: &[Row] = &[
     two!(OneSided, "MPI_Put", PUT),
@@ -309,10 +330,10 @@ const FILES: &[Row] = &[
     one!(Io, "MPI_File_sync", NONE),
 ];
 
-const WRITE: Accounting = Accounting::payload(Kind::IoWrite, 1, 2, 3);
-const WRITE_AT: Accounting = Accounting::payload(Kind::IoWrite, 2, 3, 4);
-const READ: Accounting = WRITE.kind(Kind::IoRead);
-const READ_AT: Accounting = WRITE_AT.kind(Kind::IoRead);
+const WRITE: Accounting = Accounting::payload(AccountingKind::IoWrite, 1, 2, 3);
+const WRITE_AT: Accounting = Accounting::payload(AccountingKind::IoWrite, 2, 3, 4);
+const READ: Accounting = WRITE.kind(AccountingKind::IoRead);
+const READ_AT: Accounting = WRITE_AT.kind(AccountingKind::IoRead);
 
 const FILE_TRANSFERS: &[Row] = &[
     two!(Io, "MPI_File_read", READ),

@@ -8,7 +8,7 @@ use super::{DebugFacts, Opened};
 use trimtab_snippet::ir::Width;
 use trimtab_snippet::types::{Bits, Member, Struct, StructId, Type, bytes_of, width_of};
 use trimtab_symbols::dwarf::{
-    BitField, Dimension, Encoding, Member as DwarfMember, MemberOffset, Type as DwarfType, TypeId, TypeKind, Types,
+    BitField, Dimension, DwarfMember, DwarfType, Encoding, MemberOffset, TypeId, TypeKind, Types,
 };
 
 /// Pointers of pointers, arrays of arrays and names of names that are followed.

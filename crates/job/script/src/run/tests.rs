@@ -36,7 +36,7 @@ fn a_library_that_goes_meanwhile_is_tried_without() {
     tell("go");
     let cache = ImageCache::in_memory();
     let script = "entry *late_plugin*@hazards { here++ } entry plugin_work@libplugin.so { there++ }";
-    let options = Options { text: script.into(), ..Options::default() };
+    let options = ScriptOptions { text: script.into(), ..ScriptOptions::default() };
     let target = Target { pid, rank: None, ranks: None };
     let made = || Source::new(pid, &options, &cache).expect("compiles");
     wait_for("the library", || made().waiting.is_empty());

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_script::{Error, Options, Running, Target, Value};
+use trimtab_script::{Error, Running, ScriptOptions, Target, Value};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_snippet::arithmetic::Number;
 use trimtab_specimens::{TextSnapshot, threads_running};
@@ -123,8 +123,8 @@ impl Drop for Program {
 }
 
 /// A script that may do nothing to the program.
-pub fn options(script: &str) -> Options {
-    Options { text: script.to_owned(), ..Options::default() }
+pub fn options(script: &str) -> ScriptOptions {
+    ScriptOptions { text: script.to_owned(), ..ScriptOptions::default() }
 }
 
 fn whole(number: Number) -> i64 {

@@ -58,7 +58,7 @@ pub use place::PlaceInRange;
 pub use program::{EntryId, Program};
 pub use sections::Sections;
 pub use types::{
-    Base, BitField, Bound, Dimension, Dynamic, Encoding, Enumerator, Member, MemberOffset, Qualifier, RecordKind, Type,
-    TypeId, TypeKind, Types,
+    Base, BitField, Bound, Dimension, DwarfMember, DwarfType, Dynamic, Encoding, Enumerator, MemberOffset, Qualifier,
+    RecordKind, TypeId, TypeKind, Types,
 };
 pub use variable::{Parameter, Variable};

@@ -10,8 +10,8 @@ use super::expression::{Expression, Reader};
 use super::index::Kind;
 use super::program::{EntryId, Program};
 use super::types::{
-    Base, BitField, Bound, Dimension, Dynamic, Encoding, Enumerator, Member, MemberOffset, Qualifier, RecordKind, Type,
-    TypeId, TypeKind, Types,
+    Base, BitField, Bound, Dimension, DwarfMember, DwarfType, Dynamic, Encoding, Enumerator, MemberOffset, Qualifier,
+    RecordKind, TypeId, TypeKind, Types,
 };
 use super::units::{Die, Unit, Walk, is_fortran};
 use gimli::{AttributeValue, DwAt};
@@ -155,7 +155,7 @@ fn place_for(types: &mut Types, entry: u32) -> TypeId {
     let id = *types.by_entry.entry(entry).or_insert(next);
     if id == next {
         let kind = TypeKind::Other("not readable".to_string());
-        types.list.push(Type { name: None, size: None, kind });
+        types.list.push(DwarfType { name: None, size: None, kind });
     }
     id
 }
@@ -180,7 +180,7 @@ struct TypeReader<'p, 't, 'a> {
 }
 
 impl<'p, 'a> TypeReader<'p, '_, 'a> {
-    fn read(&mut self, entry: u32) -> Result<Type, LookupError> {
+    fn read(&mut self, entry: u32) -> Result<DwarfType, LookupError> {
         let mut walk = self.program.units.walk(entry)?;
         self.next(&mut walk)?;
         let (die, unit) = (walk.die.clone(), walk.unit);
@@ -198,18 +198,18 @@ impl<'p, 'a> TypeReader<'p, '_, 'a> {
         if size.is_none() && matches!(kind, TypeKind::Pointer(_) | TypeKind::Reference { .. }) {
             size = Some(unit.inner.encoding().address_size.into());
         }
-        Ok(Type { name, size, kind })
+        Ok(DwarfType { name, size, kind })
     }
 
     /// The type in a unit of its own, which must not be such a stub again.
-    fn read_signed(&mut self, entry: u32) -> Result<Type, LookupError> {
+    fn read_signed(&mut self, entry: u32) -> Result<DwarfType, LookupError> {
         let mut walk = self.program.units.walk(entry)?;
         self.next(&mut walk)?;
         let (die, unit) = (walk.die.clone(), walk.unit);
         let name = self.program.units.text(unit, &die, gimli::DW_AT_name);
         let kind = self.kind(&die, &mut walk)?;
         let size = die.unsigned(gimli::DW_AT_byte_size);
-        Ok(Type { name: name.map(|name| name.to_string_lossy().into_owned()), size, kind })
+        Ok(DwarfType { name: name.map(|name| name.to_string_lossy().into_owned()), size, kind })
     }
 
     fn next(&mut self, walk: &mut Walk<'_, 'a>) -> Result<Option<isize>, LookupError> {
@@ -308,7 +308,7 @@ impl<'p, 'a> TypeReader<'p, '_, 'a> {
         die.tag == gimli::DW_TAG_subprogram && is_written && name().is_some_and(|name| name.starts_with(b"~"))
     }
 
-    fn member(&mut self, unit: &Unit<'a>, die: &Die<'a>, is_base: bool) -> Member {
+    fn member(&mut self, unit: &Unit<'a>, die: &Die<'a>, is_base: bool) -> DwarfMember {
         let name = self.program.units.text(unit, die, gimli::DW_AT_name);
         let start = match die.attr(gimli::DW_AT_data_member_location) {
             Some(AttributeValue::Exprloc(expression)) => {
@@ -322,7 +322,7 @@ impl<'p, 'a> TypeReader<'p, '_, 'a> {
         };
         let bits = bits(die, &start);
         let offset = bits.map_or(start, |bits| MemberOffset::Bytes(bits.offset_bits / 8));
-        Member {
+        DwarfMember {
             name: name.map(|name| name.to_string_lossy().into_owned()),
             type_id: self.target(unit, die),
             offset,

@@ -14,7 +14,7 @@ const RECORDS_MAX: usize = 1024;
 /// Types that belong together: those of all answers it was given to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Types {
-    pub(crate) list: Vec<Type>,
+    pub(crate) list: Vec<DwarfType>,
     /// Position by the entry it was read from; `u32::MAX` for `void`.
     pub(crate) by_entry: HashMap<u32, TypeId>,
     /// Entries that were read so far.
@@ -27,7 +27,7 @@ pub struct TypeId(pub(crate) u32);
 
 /// One type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Type {
+pub struct DwarfType {
     /// Its own name, without scopes and without `struct`.
     pub name: Option<String>,
     /// Bytes; `None` where only its definition elsewhere, or the running program, tells.
@@ -59,7 +59,7 @@ pub enum TypeKind {
         /// Which.
         kind: RecordKind,
         /// Members and base classes, in order.
-        members: Vec<Member>,
+        members: Vec<DwarfMember>,
         /// It is declared only; see [`super::Program::completed`].
         is_declaration: bool,
         /// The way C++ passes it to functions, if known: `true` by address, `false` by value. Its members may
@@ -81,7 +81,7 @@ pub enum TypeKind {
     },
     /// Text of a length (Fortran's `character`).
     Text {
-        /// Its length in characters, where it is not [`Type::size`].
+        /// Its length in characters, where it is not [`DwarfType::size`].
         length: Bound,
     },
     /// Named numbers.
@@ -159,7 +159,7 @@ pub enum Qualifier {
 
 /// A member, or a base class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Member {
+pub struct DwarfMember {
     /// Its name; none for anonymous structs and unions, whose members count as the outer one's.
     pub name: Option<String>,
     /// Its type.
@@ -250,7 +250,7 @@ impl Bound {
 
 impl Types {
     /// The type at a position, which another `Types` may have given: then there may be none.
-    pub fn get(&self, id: TypeId) -> Option<&Type> {
+    pub fn get(&self, id: TypeId) -> Option<&DwarfType> {
         self.list.get(id.0 as usize)
     }
 
@@ -304,9 +304,9 @@ impl Types {
 
     /// The member of this name of a record, also within its anonymous members and base classes: the members on the way,
     /// the named one last. Nearer ones hide farther ones, as in C++.
-    pub fn member(&self, record: TypeId, name: &str) -> Option<Vec<&Member>> {
+    pub fn member(&self, record: TypeId, name: &str) -> Option<Vec<&DwarfMember>> {
         // By distance; each record is looked at once, so that circles end.
-        let mut paths: Vec<(TypeId, Vec<&Member>)> = vec![(self.stripped(record), Vec::new())];
+        let mut paths: Vec<(TypeId, Vec<&DwarfMember>)> = vec![(self.stripped(record), Vec::new())];
         let mut at = 0;
         while let Some((record, path)) = paths.get(at).cloned() {
             at += 1;
