@@ -1,4 +1,4 @@
-//! Who slows whom, over HTTP: the table of programs beside each other, of jobs that whoever asks may see.
+//! Programs that slow each other, over HTTP: the table of programs beside each other, of jobs that the asker may see.
 //!
 //! Next: `trimtab_forecasts::pair_table` for the table.
 

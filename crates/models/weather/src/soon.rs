@@ -12,7 +12,7 @@ use crate::series::LARGEST;
 use serde::Serialize;
 use thiserror::Error;
 
-/// Values that a forecast looks back at, the latest: an older one says next to nothing, and each costs 15 us.
+/// Values that a forecast looks back at, the latest: an older one says next to nothing, and each costs some 40 us.
 const VALUES_MAX: usize = 2048;
 /// A forecast is refused if the newest value is older than so many steps; a longer gap ends what counts.
 pub const STEPS_MAX: f64 = 5.0;

@@ -52,7 +52,7 @@ fn a_series_is_forecast_and_judged() {
     let number = |value: &Value| value.as_f64().expect("a number");
     let singles = found["forecasters"].as_array().expect("a list");
     let errors: Vec<f64> = singles.iter().map(|single| number(&single["error_mean"])).collect();
-    assert!(errors.is_sorted() && errors.len() == 26, "{errors:?}");
+    assert!(errors.is_sorted() && errors.len() == 27, "{errors:?}");
     let ratio = number(&found["mixture"]["error_mean"]) / errors[0];
     assert!((ratio - number(&found["mixture_over_best"])).abs() < 1e-9 && ratio < 1.05, "{ratio}");
     let share = number(&found["interval"]["share"]);
