@@ -129,9 +129,9 @@ fn a_large_jobs_window_is_summed_on_the_way(cluster: &Cluster<'_>, job: &Job) {
     ] {
         let (one, other) = (of(&summed).expect(name), of(&whole).expect(name));
         assert!(one.half_width_95.is_some() && one.samples == other.samples, "{name}: {one:?} {other:?}");
-        // Two windows of a job that shares two processors with whoever else tests.
+        // Two windows of a job that shares two processors with whoever else tests; sums of nodes would be four times as much.
         let half = |found: &Estimate| found.half_width_95.unwrap_or_default();
-        let is_near = (one.mean / other.mean).ln().abs() < 2.0_f64.ln();
+        let is_near = (one.mean / other.mean).ln().abs() < 3.0_f64.ln();
         assert!(is_near || (one.mean - other.mean).abs() < half(&one) + half(&other), "{name}: {one:?} {other:?}");
     }
 }
