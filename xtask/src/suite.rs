@@ -37,6 +37,7 @@ const ALONE: &[(&str, &str)] = &[
     ("trimtab", "tests/events.rs"),
     ("trimtab", "tests/first_call.rs"),
     ("trimtab", "tests/links_net.rs"),
+    ("trimtab", "tests/model.rs"),
     ("trimtab", "tests/numbers.rs"),
     ("trimtab", "tests/openmp.rs"),
     ("trimtab", "tests/path_sums.rs"),
