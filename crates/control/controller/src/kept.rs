@@ -162,11 +162,19 @@ pub(crate) async fn report(
 /// A job that whoever asks may see.
 pub(crate) fn seen_by(store: &Store, role: &Role, id: &str) -> Result<JobSummary, Refusal> {
     let job = store.job_called(id)?;
-    let is_accepted = match (role, job.owner) {
-        (Role::Scheduler { uid }, Some(owner)) => store.has_accepted(owner, *uid)?,
-        _ => false,
+    if sight_of(store, role)?(&job) { Ok(job) } else { Err(nothing_of_yours()) }
+}
+
+/// The jobs that whoever asks may see: their own, of a scheduler those of users who accepted it, of an administrator all.
+pub(crate) fn sight_of(store: &Store, role: &Role) -> Result<impl Fn(&JobSummary) -> bool + use<>, Refusal> {
+    let accepted = match role {
+        Role::Scheduler { uid } => store.accepted(None, Some(*uid))?,
+        _ => Vec::new(),
     };
-    if is_accepted || may_see(role, job.owner) { Ok(job) } else { Err(nothing_of_yours()) }
+    let role = role.clone();
+    Ok(move |job: &JobSummary| {
+        may_see(&role, job.owner) || accepted.iter().any(|accepted| Some(accepted.owner) == job.owner)
+    })
 }
 
 /// Looks at a job that whoever asks may see.
