@@ -8,6 +8,8 @@
  *   --sizes A,B,...    bytes of the messages, at most 16 sizes (8,256,2048,16384,65536)
  *   --between-us N     computes so long between calls (100)
  *   --late-us N        even ranks sleep so long before they send (0)
+ *   --posted N         1: messages go by MPI_Isend, MPI_Irecv and MPI_Wait; 2: both ranks of a pair send at once and wait
+ *                      for both messages by one MPI_Waitall; else by MPI_Send and MPI_Recv
  *   --collectives N    N of allreduce, alltoall and bcast after the messages of each size (0)
  *   --until FILE       ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
  */
@@ -18,7 +20,7 @@
 
 static int sizes[SIZES_MAX], size_count;
 static char *out, *in;
-static long between_us, late_us;
+static long between_us, late_us, posted;
 
 static const char *text_option(int argc, char **argv, const char *name, const char *otherwise) {
     for (int i = 1; i + 1 < argc; i++)
@@ -50,22 +52,59 @@ static bool is_filled(int size, int value) {
     return in[0] == (char)value && in[size - 1] == (char)value;
 }
 
+static void send(int size, int partner, int tag) {
+    MPI_Request request;
+    if (posted == 0) {
+        MPI_Send(out, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD);
+    } else {
+        MPI_Isend(out, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void receive(int size, int partner, int tag) {
+    MPI_Request request;
+    if (posted == 0) {
+        MPI_Recv(in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Irecv(in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+/* Both send at once; the even rank may come late. */
+static bool exchange(int size, int partner, int value, bool is_even) {
+    MPI_Request both[2];
+    fill(size, value + is_even);
+    compute(between_us);
+    if (is_even && late_us > 0) usleep((useconds_t)late_us);
+    MPI_Irecv(in, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &both[0]);
+    MPI_Isend(out, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &both[1]);
+    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    return is_filled(size, value + !is_even);
+}
+
 static bool give(int size, int partner, int value) {
     fill(size, value);
     compute(between_us);
     if (late_us > 0) usleep((useconds_t)late_us);
-    MPI_Send(out, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD);
-    MPI_Recv(in, size, MPI_BYTE, partner, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    send(size, partner, 4);
+    receive(size, partner, 5);
     return is_filled(size, value + 1);
 }
 
 static bool take(int size, int partner, int value) {
-    MPI_Recv(in, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    receive(size, partner, 4);
     bool right = is_filled(size, value);
     fill(size, value + 1);
     compute(between_us);
-    MPI_Send(out, size, MPI_BYTE, partner, 5, MPI_COMM_WORLD);
+    send(size, partner, 5);
     return right;
+}
+
+static bool both_ways(int size, int rank, int value) {
+    if (posted == 2) return exchange(size, rank ^ 1, value, rank % 2 == 0);
+    return rank % 2 ? take(size, rank ^ 1, value) : give(size, rank ^ 1, value);
 }
 
 /* Blocks of this size, as far as there is room for one to each rank. */
@@ -90,15 +129,16 @@ int main(int argc, char **argv) {
     out = calloc((size_t)ranks, (size_t)largest), in = calloc((size_t)ranks, (size_t)largest);
     if (!out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
     between_us = option(argc, argv, "--between-us", 100), late_us = option(argc, argv, "--late-us", 0);
+    posted = option(argc, argv, "--posted", 0);
     long iterations = option(argc, argv, "--iterations", 1000), collectives = option(argc, argv, "--collectives", 0);
     const char *until = text_option(argc, argv, "--until", NULL);
     bool right = true;
-    int end = 0, iteration = 0, own, all, partner = rank ^ 1;
+    int end = 0, iteration = 0, own, all;
     while (!end) {
         iteration_begins(iteration);
         for (int i = 0; i < size_count; i++) {
             int value = (iteration + i) % 100;
-            if (partner < ranks) right = (rank % 2 ? take(sizes[i], partner, value) : give(sizes[i], partner, value)) && right;
+            if ((rank ^ 1) < ranks) right = both_ways(sizes[i], rank, value) && right;
             for (long n = 0; n < collectives; n++) right = all_together(sizes[i], rank, ranks, value) && right;
         }
         iteration++;

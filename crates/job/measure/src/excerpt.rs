@@ -49,13 +49,13 @@ struct Kind {
     comm: u64,
     peer: i32,
     source: i32,
-    /// Bits: sends, receives, synchronises, has received.
+    /// Bits: sends, receives, synchronises, has received, ends what was posted.
     bits: u8,
 }
 
 impl Kind {
     fn of(event: &CallEvent) -> Self {
-        let flags = [event.is_send, event.is_receive, event.synchronising, event.completes];
+        let flags = [event.is_send, event.is_receive, event.synchronising, event.completes, event.ends_posted];
         let bits = (0..).zip(flags).fold(0, |bits, (place, flag)| bits | u8::from(flag) << place);
         Kind {
             function: event.function,
@@ -69,8 +69,8 @@ impl Kind {
 }
 
 /// An event: its kind, ticks since the entry before, ticks inside plus one (0: not returned), whether it is a mark, its payload
-/// plus one (0: not known).
-type Row = (u16, u64, u64, bool, u64);
+/// plus one (0: not known), ticks from its entry to that of the call that completed it (0: none).
+type Row = (u16, u64, u64, bool, u64, u64);
 
 /// An excerpt as it travels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,7 +94,15 @@ impl From<Excerpt> for Short {
             let inside = event.exit_ticks.checked_sub(event.enter_ticks).map_or(0, |ticks| ticks.saturating_add(1));
             let is_mark = excerpt.marks.binary_search(&index).is_ok();
             let bytes = event.bytes.map_or(0, |bytes| bytes.saturating_add(1));
-            short.rows.push((number, event.enter_ticks.saturating_sub(before_ticks), inside, is_mark, bytes));
+            let completed = event.completed_ticks.saturating_sub(event.enter_ticks);
+            short.rows.push((
+                number,
+                event.enter_ticks.saturating_sub(before_ticks),
+                inside,
+                is_mark,
+                bytes,
+                completed,
+            ));
             before_ticks = event.enter_ticks;
         }
         short
@@ -115,13 +123,17 @@ impl TryFrom<Short> for Excerpt {
     fn try_from(short: Short) -> Result<Self, Malformed> {
         let mut excerpt = Excerpt::default();
         let mut now_ticks = 0u64;
-        for (row, (number, since, inside, is_mark, bytes)) in short.rows.iter().enumerate() {
+        for (row, (number, since, inside, is_mark, bytes, completed)) in short.rows.iter().enumerate() {
             let malformed = || Malformed { row, rows: short.rows.len() };
             let kind = short.kinds.get(usize::from(*number)).ok_or_else(malformed)?;
             now_ticks = now_ticks.checked_add(*since).ok_or_else(malformed)?;
             let exit_ticks = match inside.checked_sub(1) {
                 Some(ticks) => now_ticks.checked_add(ticks).ok_or_else(malformed)?,
                 None => 0,
+            };
+            let completed_ticks = match completed {
+                0 => 0,
+                ticks => now_ticks.checked_add(*ticks).ok_or_else(malformed)?,
             };
             if *is_mark {
                 excerpt.marks.push(row);
@@ -137,6 +149,8 @@ impl TryFrom<Short> for Excerpt {
                 is_receive: kind.bits & 2 != 0,
                 synchronising: kind.bits & 4 != 0,
                 completes: kind.bits & 8 != 0,
+                ends_posted: kind.bits & 16 != 0,
+                completed_ticks,
                 comm: kind.comm,
                 bytes: bytes.checked_sub(1),
             });
@@ -161,6 +175,8 @@ mod tests {
             is_receive: bits & 2 != 0,
             synchronising: bits & 4 != 0,
             completes: bits & 8 != 0,
+            ends_posted: bits & 16 != 0,
+            completed_ticks: if bits & 3 == 3 { enter_ticks + 77 } else { 0 },
             comm: 0,
             bytes: (bits & 1 != 0).then_some(enter_ticks % 70_000),
         }
@@ -171,7 +187,7 @@ mod tests {
         let sites = [0x1234_5678_9abc_def0, 7, u64::MAX];
         let begin = 1 << 50;
         let call =
-            |at: u64| event(sites[at as usize % 3], begin + at * 90_000, begin + at * 90_000 + 4_000, at as u8 % 16);
+            |at: u64| event(sites[at as usize % 3], begin + at * 90_000, begin + at * 90_000 + 4_000, at as u8 % 32);
         let mut events: Vec<CallEvent> = (0..96).map(call).collect();
         events[95].exit_ticks = 0;
         let excerpt = Excerpt { events, marks: vec![0, 24, 48, 95] };
@@ -185,9 +201,10 @@ mod tests {
     fn what_no_node_sends_is_an_error() {
         let kinds = vec![Kind::of(&event(1, 0, 0, 0))];
         for (name, rows) in [
-            ("a kind that was not described", vec![(1, 0, 0, false, 0)]),
-            ("after the end of time", vec![(0, u64::MAX, 0, false, 0), (0, 1, 0, false, 0)]),
-            ("a return after the end of time", vec![(0, 10, u64::MAX, false, 0)]),
+            ("a kind that was not described", vec![(1, 0, 0, false, 0, 0)]),
+            ("after the end of time", vec![(0, u64::MAX, 0, false, 0, 0), (0, 1, 0, false, 0, 0)]),
+            ("a return after the end of time", vec![(0, 10, u64::MAX, false, 0, 0)]),
+            ("completed after the end of time", vec![(0, 10, 0, false, 0, u64::MAX)]),
         ] {
             let bytes = postcard::to_allocvec(&Short { kinds: kinds.clone(), rows }).unwrap();
             assert!(postcard::from_bytes::<Excerpt>(&bytes).is_err(), "{name}");

@@ -105,6 +105,8 @@ impl Played {
             is_send: self.is_ring,
             is_receive: false,
             completes: false,
+            ends_posted: false,
+            completed_ticks: 0,
             synchronising: !self.is_ring,
             comm: 0,
             bytes: None,

@@ -341,10 +341,20 @@ fn waits_missing(input: &WindowInput, number: usize) -> Option<String> {
         () if input.is_by_time() => "waits are told only of windows of iterations".to_owned(),
         () if waits.iterations == 0 => "of no iteration all calls of all ranks were kept".to_owned(),
         () if COMPLETING.iter().any(|begin| name.starts_with(begin)) => {
-            "it completes what other calls began, which may be of several ranks".to_owned()
+            "it completes what other calls began, of which not all are known or matched with those of other ranks"
+                .to_owned()
         }
+        () if begins_only(name) => "it returns at once; what it began is waited for where it is completed".to_owned(),
         () => "its calls are none that could be matched with those of other ranks".to_owned(),
     })
+}
+
+/// True of functions that begin an operation and return before it is done.
+fn begins_only(name: &str) -> bool {
+    /// These look for a message, and begin nothing.
+    const LOOK: [&str; 2] = ["MPI_Iprobe", "MPI_Improbe"];
+    name.strip_prefix("MPI_I").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+        && !LOOK.contains(&name)
 }
 
 fn links(input: &WindowInput) -> Vec<Link> {

@@ -45,17 +45,16 @@ impl RankSample {
 impl CallEvent {
     /// Entry and return on the lead's clock instead of the node's.
     pub fn onto_lead(&mut self, relation: &Relation) {
-        moment(relation, &mut self.enter_ticks);
-        moment(relation, &mut self.exit_ticks);
+        self.moments().for_each(|ticks| moment(relation, ticks));
     }
 
     /// Entry and return on the node's clock instead of the lead's.
     pub fn onto_node(&mut self, relation: &Relation) {
-        for ticks in [&mut self.enter_ticks, &mut self.exit_ticks] {
-            if *ticks != 0 {
-                *ticks = relation.to_node(*ticks);
-            }
-        }
+        self.moments().filter(|ticks| **ticks != 0).for_each(|ticks| *ticks = relation.to_node(*ticks));
+    }
+
+    fn moments(&mut self) -> impl Iterator<Item = &mut u64> {
+        [&mut self.enter_ticks, &mut self.exit_ticks, &mut self.completed_ticks].into_iter()
     }
 }
 

@@ -34,6 +34,10 @@ pub struct CallEvent {
     pub is_receive: bool,
     /// The message that it receives is there when it returns.
     pub completes: bool,
+    /// The call returns when requests are completed, all of which were posted by calls that tell so.
+    pub ends_posted: bool,
+    /// Of a call that posts a request: entry of the call that completes it, ticks; 0: not seen.
+    pub completed_ticks: u64,
     /// A collective which nobody leaves before all have entered.
     pub synchronising: bool,
     /// Stable id of the communicator, 0 for `MPI_COMM_WORLD`.

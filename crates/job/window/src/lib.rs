@@ -23,6 +23,7 @@ mod assemble;
 mod assumed;
 mod clock;
 mod compare;
+mod completions;
 mod computation;
 mod convert;
 mod counters;

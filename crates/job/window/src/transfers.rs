@@ -1,12 +1,13 @@
 //! How long messages and collectives took, apart from the time in which one rank waited for another.
 //!
-//! Of a message the entry and return of its send and of its receive are known (see `waits` for how they are matched):
+//! Of a message the entry and return of its send and of its receive are known (see `waits` for how they are matched). The end
+//! of a receive that was posted is the call that waits for it, if that waits for nothing else:
 //!
-//! | the receive was called | transfer | waiting |
+//! | the end was called | transfer | waiting |
 //! |---|---|---|
-//! | before the send | from the send's entry to the receive's return | the receive's, until the send |
-//! | while the send was inside | from the receive's entry to its return | the send's, until the receive |
-//! | after the send had returned | hidden: nobody looked when it came | - |
+//! | before the send | from the send's entry to the end's return | the end's, until the send |
+//! | while the send was inside | from the end's entry to its return | the send's, until then |
+//! | after the send had returned, or for several | hidden: nobody looked when it came | - |
 //!
 //! Only of the first kind the time is that of the whole way: of the second a part may lie in buffers already. A sender that
 //! comes late moves the receive's wait alone. A collective takes from the last entry to the last return; ranks that came before
@@ -37,8 +38,20 @@ struct Seen {
     /// Its receive was called before it was sent.
     is_ready: bool,
     in_send: u64,
-    in_receive: u64,
+    /// `None`: it was not for this message alone.
+    in_receive: Option<u64>,
     error: u64,
+}
+
+/// A message's ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    /// It was sent by this call.
+    pub send: &'a CallEvent,
+    /// This one returned with it: the receive, or the wait for it.
+    pub end: &'a CallEvent,
+    /// That returned with nothing else.
+    pub is_alone: bool,
 }
 
 /// One collective.
@@ -51,22 +64,23 @@ struct Met {
 
 impl Transfers {
     /// A message of which both ends were seen; `error` is how far their clocks may be apart.
-    pub(crate) fn add_message(&mut self, pair: (u32, u32), send: &CallEvent, receive: &CallEvent, error: u64) {
+    pub(crate) fn add_message(&mut self, pair: (u32, u32), message: Message<'_>, error: u64) {
+        let Message { send, end, is_alone } = message;
         let Some(bytes) = send.bytes else { return };
-        if !receive.completes || receive.exit_ticks == 0 || send.exit_ticks == 0 {
+        if end.exit_ticks == 0 || send.exit_ticks == 0 {
             return;
         }
-        let (sent, taken) = (send.enter_ticks, receive.enter_ticks);
+        let (sent, taken) = (send.enter_ticks, end.enter_ticks);
         // Moments that clocks can't tell apart are as good as that.
         let is_ready = taken <= sent.saturating_add(error);
         // One that also receives stays for that.
-        let is_hidden = !is_ready && (send.exit_ticks <= taken || send.is_receive);
+        let is_hidden = !is_alone || (!is_ready && (send.exit_ticks <= taken || send.is_receive));
         let seen = Seen {
-            transfer: (!is_hidden).then(|| receive.exit_ticks.saturating_sub(if is_ready { sent } else { taken })),
+            transfer: (!is_hidden).then(|| end.exit_ticks.saturating_sub(if is_ready { sent } else { taken })),
             wait: if is_hidden { 0 } else { sent.abs_diff(taken) },
             is_ready,
             in_send: send.exit_ticks.saturating_sub(sent),
-            in_receive: receive.exit_ticks.saturating_sub(taken),
+            in_receive: is_alone.then(|| end.exit_ticks.saturating_sub(taken)),
             error,
         };
         self.messages.entry(pair).or_default().entry(bytes).or_default().push(seen);
@@ -151,7 +165,7 @@ fn message_times((from, to): (u32, u32), bytes: u64, seen: &[Seen], seconds: imp
         transfer_s_median: median(transfer),
         transfer_s_high: transfer.map(|all| seconds(all[2])),
         send_s_median: median(quartiles(ready().map(|(one, _)| one.in_send))),
-        receive_s_median: median(quartiles(hidden().map(|one| one.in_receive))),
+        receive_s_median: median(quartiles(hidden().filter_map(|one| one.in_receive))),
         error_s: seconds(seen.iter().map(|one| one.error).max().unwrap_or(0)),
     }
 }
@@ -179,6 +193,8 @@ mod tests {
             is_send: bytes.is_some(),
             is_receive: bytes.is_none(),
             completes: bytes.is_none(),
+            ends_posted: false,
+            completed_ticks: 0,
             synchronising: false,
             comm: 0,
             bytes,
@@ -187,7 +203,8 @@ mod tests {
 
     fn seen(send: (u64, u64), receive: (u64, u64)) -> MessageTimes {
         let mut transfers = Transfers::default();
-        transfers.add_message((0, 1), &call(send.0, send.1, Some(4096)), &call(receive.0, receive.1, None), 7);
+        let (send, end) = (call(send.0, send.1, Some(4096)), call(receive.0, receive.1, None));
+        transfers.add_message((0, 1), Message { send: &send, end: &end, is_alone: true }, 7);
         transfers.messages(|ticks| ticks as f64).remove(0)
     }
 
@@ -226,7 +243,8 @@ mod tests {
     fn of_many_sizes_neighbours_are_put_together() {
         let mut transfers = Transfers::default();
         for bytes in 0..200 {
-            transfers.add_message((0, 1), &call(100, 110, Some(bytes)), &call(90, 160, None), 0);
+            let (send, end) = (call(100, 110, Some(bytes)), call(90, 160, None));
+            transfers.add_message((0, 1), Message { send: &send, end: &end, is_alone: true }, 0);
         }
         let times = transfers.messages(|ticks| ticks as f64);
         assert!(times.len() <= SIZES_MAX, "{}", times.len());

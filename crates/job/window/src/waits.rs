@@ -3,8 +3,8 @@
 //! | state | who waits | how long |
 //! |---|---|---|
 //! | wait at a collective | each rank in one that nobody leaves before all have entered | until the last has entered |
-//! | late sender | a receive that returns with its message | until the message is sent |
-//! | late receiver | a send that returns only after the receive was entered | until the receive is entered |
+//! | late sender | a receive that returns with its message, or the wait for one that was posted | until the message is sent |
+//! | late receiver | a send that returns only after the receive was entered, or the wait for one | until the receive is entered |
 //!
 //! Each wait is at most as long as its call. Calls are matched within an iteration, by their order: the n-th collective of
 //! all ranks, the n-th message from one rank to another. A message may be received in the iteration beside the one it is
@@ -17,8 +17,9 @@
 //!
 //! Next: `assemble`, which names the functions.
 
+use crate::completions::{Completions, Latest};
 use crate::event::CallEvent;
-use crate::transfers::Transfers;
+use crate::transfers::{Message, Transfers};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitKind, WaitState};
 
@@ -291,32 +292,55 @@ impl Sums {
         }
     }
 
-    fn add_messages(&mut self, known: &BTreeMap<u64, Vec<Iteration>>) {
+    fn add_messages<'a>(&mut self, known: &BTreeMap<u64, Vec<Iteration<'a>>>) {
+        let of = |rank: u32, events: &'a [CallEvent]| events.iter().map(move |event| (rank, event));
+        let calls = known.values().flatten().flat_map(|one| of(one.calls.rank, one.events));
+        let ranks = known.values().next().into_iter().flatten();
+        let mut completions = Completions::of(calls, ranks.flat_map(|one| of(one.calls.rank, &one.calls.events)));
         let messages: BTreeMap<u64, Messages> =
             known.iter().map(|(number, ranks)| (*number, messages(ranks))).collect();
         let pairs: BTreeSet<(u32, u32)> = messages.values().flat_map(|some| some.received.keys().copied()).collect();
         for pair in pairs {
-            let met = [1, 0, -1].map(|shift| matched(&messages, pair, shift, self.same_clock_ticks));
-            let latest = met.iter().find(|met| !met.is_empty() && met.iter().all(Met::is_possible));
+            let met = [1, 0, -1].map(|shift| matched(&messages, pair, (shift, self.same_clock_ticks), &completions));
+            let is_told = |met: &&Vec<Met>| met.iter().any(|met| met.end.is_some()) && met.iter().all(Met::is_possible);
+            let latest = met.iter().find(is_told);
             for met in latest.unwrap_or(&met[1]) {
-                self.add_message(met, pair);
-                if latest.is_some() {
-                    self.transfers.add_message(pair, &met.send, &met.receive, met.error);
+                self.add_message(met, pair, &mut completions);
+                if let (Some(_), Some(end)) = (latest, &met.end) {
+                    let is_alone = met.receive.completes || completions.is_alone(pair.1, &met.receive);
+                    self.transfers.add_message(pair, Message { send: &met.send, end, is_alone }, met.error);
                 }
+            }
+        }
+        for (rank, event, latest) in completions.known() {
+            match latest {
+                Some(Latest { kind, until, late, error }) => self.add(Wait { kind, rank, event, until, late, error }),
+                None => _ = self.by_call.entry((rank, event.enter_ticks)).or_default(),
             }
         }
     }
 
-    fn add_message(&mut self, Met { send, receive, error }: &Met, (sender, receiver): (u32, u32)) {
+    fn add_message(&mut self, met: &Met, (sender, receiver): (u32, u32), completions: &mut Completions) {
+        let Met { send, receive, error, .. } = met;
+        let error = *error;
         if receive.exit_ticks != 0 && receive.completes {
             let (rank, event, until) = (receiver, receive, send.enter_ticks);
-            self.add(Wait { kind: WaitKind::LateSender, rank, event, until, late: sender, error: *error });
+            self.add(Wait { kind: WaitKind::LateSender, rank, event, until, late: sender, error });
+        }
+        let sent = Latest { kind: WaitKind::LateSender, until: send.enter_ticks, late: sender, error };
+        completions.found(receiver, receive, Some(sent));
+        if let Some(end) = completions.of_call(sender, send) {
+            let taken = Latest { kind: WaitKind::LateReceiver, until: receive.enter_ticks, late: receiver, error };
+            let was_over = end.exit_ticks < receive.enter_ticks;
+            completions.found(sender, send, (!was_over).then_some(taken));
+            self.by_call.entry((sender, send.enter_ticks)).or_default();
+            return;
         }
         // A send that returned before was buffered and waited for nobody; one that also receives may have waited for that.
         let has_met = send.exit_ticks >= receive.enter_ticks;
         if has_met && !send.is_receive {
             let (rank, event, until) = (sender, send, receive.enter_ticks);
-            self.add(Wait { kind: WaitKind::LateReceiver, rank, event, until, late: receiver, error: *error });
+            self.add(Wait { kind: WaitKind::LateReceiver, rank, event, until, late: receiver, error });
         } else if !send.is_receive {
             self.by_call.entry((sender, send.enter_ticks)).or_default();
         }
@@ -370,15 +394,17 @@ struct Messages<'a> {
 struct Met {
     send: CallEvent,
     receive: CallEvent,
+    /// The call that returned with it: the receive, or the wait for it; `None`: not known.
+    end: Option<CallEvent>,
     error: u64,
 }
 
 impl Met {
-    /// True if the message can have been sent before its receive returned; of a receive that returns without its
-    /// message, nothing is known but that most are made in the iteration they are sent in.
+    /// True if the message can have been sent before the call returned that returns with it. Where that call is not known,
+    /// nothing else is but that most are received in the iteration they are sent in.
     fn is_possible(&self) -> bool {
-        let has_come = self.receive.exit_ticks.saturating_add(self.error);
-        self.receive.exit_ticks == 0 || (self.receive.completes && self.send.enter_ticks <= has_come)
+        let is_before = |end: &CallEvent| self.send.enter_ticks <= end.exit_ticks.saturating_add(self.error);
+        self.end.as_ref().is_none_or(|end| end.exit_ticks == 0 || is_before(end))
     }
 }
 
@@ -399,7 +425,16 @@ fn messages<'a>(ranks: &'a [Iteration<'a>]) -> Messages<'a> {
 }
 
 /// The messages from one rank to another, if each was sent so many iterations behind the one it was received in.
-fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64, same_clock_ticks: u64) -> Vec<Met> {
+fn matched(
+    messages: &BTreeMap<u64, Messages>,
+    pair: (u32, u32),
+    (shift, same_clock_ticks): (i64, u64),
+    completions: &Completions,
+) -> Vec<Met> {
+    let end = |receive: &CallEvent| match receive.completes {
+        true => Some(*receive),
+        false => completions.of_call(pair.1, receive).copied(),
+    };
     let mut met = Vec::new();
     for (number, there) in messages {
         let here = number.checked_add_signed(shift).and_then(|number| messages.get(&number));
@@ -411,6 +446,7 @@ fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64, sam
             met.extend(sends.iter().zip(receives).map(|((from, send), (to, receive))| Met {
                 send: *send,
                 receive: *receive,
+                end: end(receive),
                 error: from.error_to(to, same_clock_ticks),
             }));
         }
@@ -419,180 +455,4 @@ fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64, sam
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BARRIER: u32 = 4;
-    const SEND: u32 = 1;
-    const RECV: u32 = 2;
-
-    fn call(function: u32, enter_ticks: u64, exit_ticks: u64, peer: i32) -> CallEvent {
-        CallEvent {
-            function,
-            site: u64::from(function),
-            enter_ticks,
-            exit_ticks,
-            peer,
-            source: if function == RECV { peer } else { -1 },
-            is_send: function == SEND,
-            is_receive: function == RECV,
-            completes: function == RECV,
-            synchronising: function == BARRIER,
-            comm: 0,
-            bytes: None,
-        }
-    }
-
-    /// One iteration, number 7, and the mark that ends it.
-    fn rank(rank: u32, clock: u32, mut events: Vec<CallEvent>) -> RankCalls {
-        events.insert(0, call(9, 0, 1, -1));
-        events.push(call(9, 10_000, 10_001, -1));
-        let marks = vec![0, events.len() - 1];
-        RankCalls { rank, clock, uncertainty_ticks: 5, events, marks, iterations: vec![7, 8] }
-    }
-
-    fn sum(found: &Waits, kind: WaitKind) -> Option<&WaitSum> {
-        found.sums.iter().find(|sum| sum.kind == kind)
-    }
-
-    #[test]
-    fn ranks_wait_for_the_last_to_enter() {
-        let enters = [100, 160, 130];
-        let calls = |clocks: [u32; 3]| -> Vec<RankCalls> {
-            (0..3).map(|at| rank(at as u32, clocks[at], vec![call(BARRIER, enters[at], 165, -1)])).collect()
-        };
-        assert_eq!(sum(&waits(&calls([0, 0, 0]), false, 0), WaitKind::Collective), None, "another may have come last");
-        let found = waits(&calls([0, 0, 0]), true, 0);
-        let wait = sum(&found, WaitKind::Collective).expect("waits");
-        assert_eq!((found.iterations, wait.calls, wait.ticks, wait.error_ticks), (1, 2, 60 + 30, 0));
-        assert_eq!(wait.by_late_rank, BTreeMap::from([(1, 90)]));
-        // Each was inside of the mark, for one tick of which nobody knows, and of the barrier.
-        let of = |one: &RankWaits| (one.duration_ticks, one.communication_ticks, one.wait_ticks, one.unknown_ticks);
-        let expected = [(10_000, 66, 60, 1), (10_000, 6, 0, 1), (10_000, 36, 30, 1)];
-        assert_eq!(found.ranks.iter().map(of).collect::<Vec<_>>(), expected);
-        let apart = waits(&calls([0, 1, 1]), true, 0);
-        let wait = sum(&apart, WaitKind::Collective).expect("waits");
-        assert_eq!((wait.ticks, wait.error_ticks), (90, 10), "rank 2 reads the clock of rank 1");
-    }
-
-    /// Of one machine, too, clocks tell only so much; a call that came clearly behind the last one waited for nobody.
-    #[test]
-    fn waits_below_what_clocks_can_tell_are_not_told() {
-        let rows: [(&str, [u64; 2], u64, Option<u64>); 4] = [
-            ("below", [100, 130], 50, None),
-            ("as far apart as that", [100, 150], 50, None),
-            ("above", [100, 160], 50, Some(60)),
-            ("within a call that is shorter", [100, 198], 150, None),
-        ];
-        for (name, enters, same_clock_ticks, expected) in rows {
-            let calls = [0, 1].map(|at| rank(at, 0, vec![call(BARRIER, enters[at as usize], 200, -1)]));
-            let found = waits(&calls, true, same_clock_ticks);
-            let states = found.states(|_| String::new(), |ticks| ticks as f64);
-            let state = states.first().expect("a state");
-            assert_eq!(state.time_s, expected.map(|ticks| ticks as f64), "{name}: {state:?}");
-            assert_eq!(state.late_ranks.is_empty(), expected.is_none(), "{name}: {state:?}");
-            let path = found.paths.iter().find(|path| path.calls > 0 && path.ticks > 0).expect("a path");
-            assert_eq!(told(path.ticks, path.error_ticks), expected, "{name}: {path:?}");
-        }
-        let [early, late] = [rank(0, 0, vec![call(SEND, 100, 110, 1)]), rank(1, 0, vec![call(RECV, 900, 915, 0)])];
-        let found = waits(&[early, late], true, 50);
-        let wait = sum(&found, WaitKind::LateSender).expect("matched");
-        assert_eq!((wait.ticks, wait.error_ticks), (0, 0), "the message was there");
-        let state = &found.states(|_| String::new(), |ticks| ticks as f64)[0];
-        assert_eq!((state.time_s, state.error_s), (Some(0.0), 0.0));
-    }
-
-    #[test]
-    fn messages_wait_for_their_partner() {
-        let rows = [
-            ("late sender", (200, 210), (100, 215), Some(100), None),
-            ("the message was there", (100, 110), (200, 215), Some(0), None),
-            ("late receiver", (100, 260), (200, 265), Some(0), Some(100)),
-            ("no longer than the call", (400, 410), (100, 150), Some(50), Some(0)),
-        ];
-        for (name, send, receive, late_sender, late_receiver) in rows {
-            let ranks = [
-                rank(0, 0, vec![call(SEND, send.0, send.1, 1)]),
-                rank(1, 0, vec![call(RECV, receive.0, receive.1, 0)]),
-            ];
-            let found = waits(&ranks, true, 0);
-            let ticks = |kind| sum(&found, kind).map(|sum| sum.ticks);
-            assert_eq!(ticks(WaitKind::LateSender), late_sender, "{name}");
-            let has_met = late_receiver.or(ticks(WaitKind::LateReceiver));
-            assert_eq!(ticks(WaitKind::LateReceiver), has_met, "{name}");
-            assert_eq!(ticks(WaitKind::LateReceiver).unwrap_or(0), late_receiver.unwrap_or(0), "{name}");
-            let of_ranks = found.ranks.iter().map(|one| (one.wait_ticks, one.unknown_ticks)).collect::<Vec<_>>();
-            let waited = [late_receiver, late_sender].map(|ticks| (ticks.unwrap_or(0), 1));
-            assert_eq!(of_ranks, waited, "{name}: all but the mark is known");
-        }
-    }
-
-    /// Rank 0 sends and receives, rank 1 receives and sends: its iterations begin at its sends, so what it sends in one is
-    /// received in that or, counted from another beginning, in the next or the one before. The wait is the same.
-    #[test]
-    fn waits_do_not_depend_on_where_iterations_are_cut() {
-        let mark = |at: u64| call(9, at, at + 1, -1);
-        let of = |rank: u32, first: u64, events: Vec<CallEvent>| {
-            let marks: Vec<usize> = (0..events.len()).filter(|at| events[*at].function == 9).collect();
-            let iterations = (first..first + marks.len() as u64).collect();
-            RankCalls { rank, clock: 0, uncertainty_ticks: 0, events, marks, iterations }
-        };
-        let steps = (1..=6).map(|step| step * 1000);
-        let short =
-            steps.clone().flat_map(|at| [mark(at), call(SEND, at + 1, at + 9, 1), call(RECV, at + 10, at + 810, 1)]);
-        let long = steps
-            .flat_map(|at| [mark(at + 790), call(SEND, at + 800, at + 805, 0), call(RECV, at + 1790, at + 1795, 0)]);
-        let (short, long): (Vec<CallEvent>, Vec<CallEvent>) = (short.collect(), long.collect());
-        for first in [6, 7, 8] {
-            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())], true, 0);
-            let late = sum(&found, WaitKind::LateSender).expect("waits");
-            let from_rank_1 = late.by_late_rank.get(&1).copied().unwrap_or(0);
-            assert!(from_rank_1 >= 3 * 790 && from_rank_1 % 790 == 0, "counted from {first}: {late:?}");
-            assert_eq!(late.ticks, from_rank_1, "rank 1 waits for nobody");
-        }
-    }
-
-    /// Two neighbours exchange by one call, of which the later one is waited for, in either direction.
-    #[test]
-    fn a_call_that_sends_and_receives_waits_for_its_source() {
-        let exchange = |enter, exit, peer| CallEvent {
-            source: peer,
-            is_receive: true,
-            completes: true,
-            ..call(SEND, enter, exit, peer)
-        };
-        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])], true, 0);
-        let late = sum(&found, WaitKind::LateSender).expect("waits");
-        assert_eq!((late.calls, late.ticks), (2, 200));
-        assert_eq!(late.by_late_rank, BTreeMap::from([(1, 200)]));
-        assert_eq!(sum(&found, WaitKind::LateReceiver), None, "what it waited for may have been its message");
-    }
-
-    /// A send that waits for a receive to be posted, beside exchanges between the same ranks.
-    #[test]
-    fn a_send_waits_for_a_receive_that_returns_at_once() {
-        const IRECV: u32 = 3;
-        let posted = |enter| CallEvent { source: 0, is_receive: true, ..call(IRECV, enter, enter + 5, 0) };
-        let (before, after) = (
-            rank(0, 0, vec![call(SEND, 100, 420, 1)]),
-            RankCalls { iterations: vec![8, 9], ..rank(0, 0, vec![call(SEND, 10_100, 10_110, 1)]) },
-        );
-        let receiver = rank(1, 0, vec![posted(400)]);
-        let found = waits(&[before, receiver.clone()], true, 0);
-        let late = sum(&found, WaitKind::LateReceiver).expect("waits");
-        assert_eq!((late.calls, late.ticks), (1, 300));
-        assert_eq!(sum(&found, WaitKind::LateSender), None, "it returned without its message");
-        assert_eq!(waits(&[after, receiver], true, 0), Waits::default(), "of another iteration");
-    }
-
-    #[test]
-    fn what_does_not_match_is_not_guessed() {
-        let two = rank(0, 0, vec![call(SEND, 100, 110, 1), call(SEND, 200, 210, 1), call(BARRIER, 300, 310, -1)]);
-        let one = rank(1, 0, vec![call(RECV, 100, 110, 0)]);
-        let found = waits(&[two.clone(), one], true, 0);
-        assert_eq!((found.iterations, found.sums.len()), (1, 0), "{found:?}");
-        let other_iteration = RankCalls { iterations: vec![8, 9], ..rank(1, 0, vec![]) };
-        assert_eq!(waits(&[two.clone(), other_iteration], true, 0), Waits::default());
-        assert_eq!(waits(&[two], true, 0), Waits::default(), "one rank waits for nobody");
-    }
-}
+mod tests;

@@ -60,6 +60,14 @@ impl Context {
         at(self.slot.cast(), self.header().geometry.stats_offset + function * size_of::<FunctionStat>() as u64)
     }
 
+    /// The place of call number `index` in the thread's ring.
+    #[inline(always)]
+    pub fn ring_record<'a>(self, index: u64) -> &'a CallRecord {
+        let geometry = &self.header().geometry;
+        let place = index & (geometry.ring_capacity - 1);
+        at(self.slot.cast(), geometry.ring_offset + place * size_of::<CallRecord>() as u64)
+    }
+
     #[inline(always)]
     pub fn frame<'a>(self, index: u64) -> &'a Frame {
         let slot = self.slot();
@@ -106,6 +114,19 @@ impl Arguments {
     pub fn returned(self) -> u64 {
         // SAFETY: as above; rax is the last of the nine.
         unsafe { (*self.0).registers[8] }
+    }
+}
+
+/// The handle number `index` of an array that the program passed, as wide as the library's handles are.
+#[inline(always)]
+pub(crate) fn handle_in(header: &Header, array: u64, index: u64) -> u64 {
+    // SAFETY: the program passed this address for the library to read handles from, or to write one to, which it has done.
+    unsafe {
+        if header.handle_mask.load(Relaxed) == u64::MAX {
+            core::ptr::read_volatile((array as *const u64).wrapping_add(index as usize))
+        } else {
+            u64::from(core::ptr::read_volatile((array as *const u32).wrapping_add(index as usize)))
+        }
     }
 }
 

@@ -6,10 +6,10 @@
 //!
 //! Next: `target` writes these from inside the program; `trimtab-session` computes a [`Geometry`] and reads them.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0c");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0d");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -31,6 +31,12 @@ pub const TYPES_MAX: u64 = 64;
 
 /// Persistent requests that are known at once in one process.
 pub const REQUESTS_MAX: u64 = 4096;
+
+/// Requests of one thread that are posted and not completed, of which it is known which call posted them (power of two).
+pub const POSTED_MAX: u64 = 256;
+
+/// Requests that a call which completes several is asked for; more are not known.
+pub const COMPLETED_MAX: u64 = 1024;
 
 /// Return addresses of which the routine can know whether they end a path, and if not where the caller's lies (power of two).
 /// Three quarters are used.
@@ -194,6 +200,18 @@ pub mod kind {
     pub const NEIGHBOURS_W: u8 = 26;
 }
 
+/// A function's part in the life of a request ([`Probe::requests`]).
+pub mod requests {
+    /// Nothing.
+    pub const NONE: u8 = 0;
+    /// It returns one through the argument `request`.
+    pub const POSTS: u8 = 1;
+    /// It returns when the one that `request` points to is completed.
+    pub const COMPLETES_ONE: u8 = 2;
+    /// It returns when the first `count` of the array `request` are.
+    pub const COMPLETES_ALL: u8 = 3;
+}
+
 /// Calls of the calibration function in one round, and rounds of which the fastest counts.
 pub const CALIBRATION_CALLS: u64 = 64;
 /// Rounds of calibration.
@@ -280,8 +298,10 @@ pub struct Probe {
     pub polls: u8,
     /// One of [`part`].
     pub part: u8,
+    /// One of [`requests`].
+    pub requests: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 3],
 }
 
 impl Probe {
@@ -309,7 +329,8 @@ impl Probe {
         framed: 0,
         polls: 0,
         part: part::NONE,
-        reserved: [0; 4],
+        requests: requests::NONE,
+        reserved: [0; 3],
     };
 }
 
@@ -495,6 +516,8 @@ pub struct Header {
 
     /// `MPI_COMM_WORLD`.
     pub comm_world: AtomicU64,
+    /// `MPI_REQUEST_NULL`; 0: not known.
+    pub request_null: AtomicU64,
     /// `MPI_IN_PLACE`.
     pub in_place: AtomicU64,
     /// `MPI_ROOT` (two's complement): how an intercommunicator's root names itself.
@@ -939,6 +962,18 @@ pub struct Slot {
     pub comms: [CommEntry; COMMS_MAX as usize],
     /// Sizes of datatypes met, by hash of the handle.
     pub types: [TypeEntry; TYPES_MAX as usize],
+    /// Requests posted, by hash of the handle: the latest of each place.
+    pub posted: [PostedRequest; POSTED_MAX as usize],
+}
+
+/// A request that a call in the ring has posted.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct PostedRequest {
+    /// Its handle.
+    pub handle: AtomicU64,
+    /// Ring index plus one of that call; 0: not known.
+    pub ring: AtomicU64,
 }
 
 /// A call that has been entered and not left.
@@ -1215,13 +1250,17 @@ pub struct CallRecord {
     /// Time stamp at exit; 0: not left yet.
     pub exit_ticks: AtomicU64,
     /// Communicator index in this slot.
-    pub comm: AtomicU32,
+    pub comm: AtomicU16,
+    /// Of a call that completes requests: how many of them nobody knows who posted.
+    pub strangers: AtomicU16,
     /// Peer as the program named it (rank in the communicator), -1: none.
     pub peer: AtomicI32,
     /// Value of `Header::passes` after this call was counted.
     pub passes: AtomicU64,
     /// Its payload, as its function's; [`SIZE_UNKNOWN`]: not known, or the call was made while nothing was recorded.
     pub bytes: AtomicU64,
+    /// Of a call that posts a request: time stamp at entry of the call that completes it; 0: not seen.
+    pub completed_ticks: AtomicU64,
 }
 
 /// The routine's step at a return address. The monitor writes it once, the address last.

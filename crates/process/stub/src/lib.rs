@@ -14,6 +14,7 @@ pub mod layout;
 mod limits;
 mod links;
 mod paths;
+mod requests;
 mod resolve;
 mod sums;
 mod target;

@@ -6,7 +6,7 @@
 //!
 //! Next: `resolve` finds sizes of datatypes and members of communicators.
 
-use crate::context::{Arguments, Context, add, at, word};
+use crate::context::{Arguments, Context, add, at, handle_in};
 use crate::layout::*;
 use crate::resolve;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -253,15 +253,7 @@ impl Call<'_> {
 
     #[inline(always)]
     fn handle_in(self, array: u64, index: u64) -> u64 {
-        let header = self.context.header();
-        // SAFETY: as `count_in`, for an array of handles; their width is the library's.
-        unsafe {
-            if header.handle_mask.load(Relaxed) == u64::MAX {
-                core::ptr::read_volatile((array as *const u64).wrapping_add(index as usize))
-            } else {
-                u64::from(core::ptr::read_volatile((array as *const u32).wrapping_add(index as usize)))
-            }
-        }
+        handle_in(self.context.header(), array, index)
     }
 
     #[inline(always)]
@@ -544,8 +536,7 @@ pub(crate) fn store_request(context: Context, frame: &Frame) {
     if place == 0 {
         return;
     }
-    // SAFETY: the program passed this address for the library to store the new handle, which it has just done.
-    let handle = unsafe { core::ptr::read_volatile(place as *const u64) } & context.header().handle_mask.load(Relaxed);
+    let handle = handle_in(context.header(), place, 0);
     let entry = find_request(context.header, handle, 1);
     if entry.is_null() {
         return;
@@ -570,8 +561,7 @@ extern "C" fn forget_outlined(header: *const Header, flags: u64, place: u64) {
         header_ref.comm_generation.fetch_add(1, AcqRel);
     }
     if flags as u8 & flag::FREES_REQUEST != 0 && place != 0 {
-        let raw = word(place as *const u8, 0).load(Relaxed);
-        let entry = find_request(header, raw & header_ref.handle_mask.load(Relaxed), 0);
+        let entry = find_request(header, handle_in(header_ref, place, 0), 0);
         if !entry.is_null() {
             // SAFETY: `find_request` returns a place in the shared table.
             unsafe { (*entry).handle.store(u64::MAX, Relaxed) };

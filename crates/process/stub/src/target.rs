@@ -288,7 +288,7 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
         }
         let taken = ticks() - begun;
         best = if taken < best { taken } else { best };
-        let left = ring_record(context, slot.ring_written.load(Relaxed) - 1).exit_ticks.load(Relaxed);
+        let left = context.ring_record(slot.ring_written.load(Relaxed) - 1).exit_ticks.load(Relaxed);
         let nothing = left.wrapping_sub(context.frame(depth).ticks.load(Relaxed));
         empty = if nothing < empty { nothing } else { empty };
         // The calls went to the ring like any other; they were ours, so they are taken back.
@@ -401,6 +401,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
                 write_ring(context, number, probe, frame, arguments, site);
             }
         }
+        if probe.requests == requests::POSTS {
+            frame.kept[0].store(arguments.get(probe.request), Relaxed);
+        }
         if probe.flags & (flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST) != 0 {
             links::forget(context, probe, arguments);
         }
@@ -430,6 +433,19 @@ fn note_overhead(context: Context, from: u64, to: u64) {
 #[inline(always)]
 fn makes_request(probe: &Probe) -> bool {
     probe.kind == kind::SEND_INIT || probe.kind == kind::RECEIVE_INIT
+}
+
+/// The call has returned with a new request, if it makes one.
+#[inline(always)]
+fn note_request(context: Context, probe: &Probe, frame: &Frame, ring: u64) {
+    if probe.requests == requests::POSTS {
+        // One that is started later is posted by what starts it.
+        let ring = if makes_request(probe) { 0 } else { ring };
+        crate::requests::post(context.header, context.slot, frame.kept[0].load(Relaxed), ring);
+    }
+    if makes_request(probe) {
+        links::store_request(context, frame);
+    }
 }
 
 #[inline(always)]
@@ -487,7 +503,7 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
 fn note_bytes(context: Context, frame: &Frame, payload: u64) {
     let place = frame.ring.load(Relaxed);
     if place != 0 {
-        ring_record(context, place - 1).bytes.store(payload, Relaxed);
+        context.ring_record(place - 1).bytes.store(payload, Relaxed);
     }
 }
 
@@ -557,12 +573,14 @@ fn is_thread_of_marker(header: &Header, slot: &Slot, passing_ticks: u64) -> bool
 fn write_pass(context: Context, number: u64, now: u64) {
     let slot = context.slot();
     let index = slot.ring_written.load(Relaxed);
-    let record = ring_record(context, index);
+    let record = context.ring_record(index);
     record.probe.store(number as u32, Relaxed);
     record.source.store(-1, Relaxed);
     record.site.store(0, Relaxed);
     record.exit_ticks.store(now, Relaxed);
-    record.comm.store(COMM_NONE, Relaxed);
+    record.comm.store(COMM_NONE as u16, Relaxed);
+    record.strangers.store(0, Relaxed);
+    record.completed_ticks.store(0, Relaxed);
     record.peer.store(-1, Relaxed);
     record.passes.store(context.header().passes.load(Relaxed), Relaxed);
     record.bytes.store(SIZE_UNKNOWN, Relaxed);
@@ -827,12 +845,12 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     if ring != 0 {
         let written = slot.ring_written.load(Relaxed);
         if written.wrapping_sub(ring - 1) <= header.geometry.ring_capacity {
-            ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
+            context.ring_record(ring - 1).exit_ticks.store(now, Relaxed);
         }
     }
     // Behind a jump the request is still to be made.
-    if is_seen && makes_request(probe) && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
-        links::store_request(context, frame);
+    if is_seen && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
+        note_request(context, probe, frame, ring);
     }
     let state = header.state.load(Acquire);
     if state < state::RECORD {
@@ -887,17 +905,10 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
 }
 
 #[inline(always)]
-fn ring_record<'a>(context: Context, index: u64) -> &'a CallRecord {
-    let geometry = &context.header().geometry;
-    let place = index & (geometry.ring_capacity - 1);
-    at(context.slot.cast(), geometry.ring_offset + place * size_of::<CallRecord>() as u64)
-}
-
-#[inline(always)]
 fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, site: u64) {
     let slot = context.slot();
     let index = slot.ring_written.load(Relaxed);
-    let record = ring_record(context, index);
+    let record = context.ring_record(index);
     let named = probe.flags & flag::RECEIVES != 0 || probe.kind == kind::SEND;
     let peer = if named && probe.peer != ABSENT { arguments.get(probe.peer) as i32 } else { -1 };
     let comm = if probe.comm != ABSENT { links::comm_index(context, arguments.get(probe.comm)) } else { COMM_NONE };
@@ -907,11 +918,18 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.source.store(source, Relaxed);
     record.site.store(site, Relaxed);
     record.exit_ticks.store(0, Relaxed);
-    record.comm.store(comm, Relaxed);
+    record.comm.store(comm as u16, Relaxed);
+    record.strangers.store(0, Relaxed);
+    record.completed_ticks.store(0, Relaxed);
     record.peer.store(peer, Relaxed);
     record.passes.store(context.header().passes.load(Relaxed), Relaxed);
     record.bytes.store(SIZE_UNKNOWN, Relaxed);
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
+    if probe.requests >= requests::COMPLETES_ONE {
+        let is_one = probe.requests == requests::COMPLETES_ONE;
+        let count = if is_one { 1 } else { i64::from(arguments.get(probe.count) as i32) };
+        crate::requests::complete(context.header, context.slot, arguments.get(probe.request), count, index);
+    }
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);
 }
@@ -927,7 +945,7 @@ fn is_polled_again(context: Context, number: u64, site: u64) -> bool {
     }
     let mut back = 1;
     while back <= POLLS_TOGETHER_MAX && back <= written {
-        let record = ring_record(context, written - back);
+        let record = context.ring_record(written - back);
         let probe = u64::from(record.probe.load(Relaxed));
         if record.passes.load(Relaxed) != passes || context.probe(probe).polls == 0 {
             return false;

@@ -425,9 +425,10 @@ impl Probe {
             self.framed,
             self.polls,
             self.part,
+            self.requests,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 8 + 20 + size_of_val(&Probe::ABSENT.reserved)) };
+        const { assert!(size_of::<Probe>() == 8 + 21 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }

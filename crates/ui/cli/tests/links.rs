@@ -159,6 +159,43 @@ fn what_windows_do_not_decide_is_refused() {
     }
 }
 
+/// The receiver waits in `MPI_Wait` and `MPI_Waitall`, for rank 0, which sleeps before it sends.
+#[test]
+fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
+    let _alone = alone();
+    const ITERATIONS: f64 = 12.0;
+    const LATE_S: f64 = 0.02;
+    for (mpi, posted, function) in
+        Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, "1", "MPI_Wait"), (mpi, "2", "MPI_Waitall")])
+    {
+        let home = Home::new();
+        let program = build("pong", Some(mpi), &Variant::default()).expect("it builds");
+        let words = ["--iterations", "100000000", "--sizes", "2048", "--late-us", "20000", "--posted", posted];
+        let job = wait_until_at_work(Launch::mpi(mpi, RANKS, &program).args(words).start().expect("it starts"), true);
+        let said = home.trimtab(&["attach", "--iterations", "12", "--json", "-", &job.pid().to_string()]);
+        let report: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let states = report["wait_states"].as_array().expect("states").iter();
+        let mut own = states.filter(|state| state["function"] == function && state["state"] == "late sender");
+        let state = own.next().unwrap_or_else(|| panic!("{function}: {report}"));
+        let (time_s, calls) = (number(&state["time_s"]), number(&state["calls"]));
+        let of_state = ITERATIONS * LATE_S;
+        assert!(
+            (0.8 * of_state..2.0 * of_state).contains(&time_s) && calls >= ITERATIONS,
+            "{mpi:?} {function}: {state}"
+        );
+        assert_eq!(state["late_ranks"][0]["rank"], 0, "{mpi:?} {function}: {state}");
+        let functions = report["functions"].as_array().expect("functions").iter();
+        let row = functions.clone().find(|row| row["name"] == function).expect("a row");
+        assert_eq!(row["waits_missing"], Value::Null, "{row}");
+        let messages = report["messages"].as_array().expect("messages");
+        let from_first = messages.iter().find(|row| row["from"] == 0).expect("messages of rank 0");
+        // Of several that one call waits for nobody sees when each came.
+        let is_timed = posted == "1";
+        assert_eq!(from_first["transfer_s"].is_number(), is_timed, "{mpi:?}: {from_first}");
+        assert!(!is_timed || number(&from_first["wait_s"]) >= 0.8 * of_state, "{mpi:?}: {from_first}");
+    }
+}
+
 #[test]
 fn links_are_fitted_and_collectives_forecast_from_windows() {
     let _alone = alone();

@@ -130,6 +130,8 @@ fn mark(function: u32, ticks: u64) -> CallEvent {
         is_send: false,
         is_receive: false,
         completes: false,
+        ends_posted: false,
+        completed_ticks: 0,
         synchronising: false,
         comm: 0,
         bytes: None,

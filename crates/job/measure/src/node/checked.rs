@@ -71,9 +71,9 @@ fn waiting_calls(stream: &Stream, marks: Vec<usize>, events_max: usize) -> Excer
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return Excerpt::default() };
     let is_wanted = |at: &usize| {
         let event = &stream.events[*at];
-        let meets =
-            (event.synchronising && event.comm == 0) || event.is_of_world() || event.is_send || event.is_receive;
-        meets || marks.binary_search(at).is_ok()
+        let is_collective = (event.synchronising && event.comm == 0) || event.is_of_world();
+        let is_of_message = event.is_send || event.is_receive || event.ends_posted;
+        is_collective || is_of_message || marks.binary_search(at).is_ok()
     };
     let mut wanted: Vec<usize> = (*first..=*last).filter(is_wanted).collect();
     wanted.drain(..wanted.len().saturating_sub(events_max));

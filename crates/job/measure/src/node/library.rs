@@ -94,6 +94,11 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     header.initialized.store(initialized, Relaxed);
     header.finalized.store(address("MPI_Finalized"), Relaxed);
     header.comm_world.store(world, Relaxed);
+    let null = match facts.request_null {
+        WorldHandle::Value(value) => value,
+        WorldHandle::AddressOf(symbol) => modules.object(symbol).map_or(0, |address| address.0),
+    };
+    header.request_null.store(null, Relaxed);
     header.in_place.store(facts.in_place, Relaxed);
     header.root.store(i64::from(facts.root) as u64, Relaxed);
     header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);

@@ -14,7 +14,7 @@ use std::sync::atomic::fence;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::ticks;
 use trimtab_session::ImageCache;
-use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, Probe, SIZE_UNKNOWN, checksum, flag, kind, owner};
+use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, Probe, SIZE_UNKNOWN, checksum, flag, kind, owner, requests};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE, direction};
 
@@ -65,6 +65,8 @@ struct RawCall {
     source: i32,
     passes: u64,
     bytes: u64,
+    strangers: u16,
+    completed_ticks: u64,
 }
 
 /// A full ring of a fast loop's calls holds less time than a rank waits for a processor that others want as well. A rank
@@ -106,11 +108,13 @@ pub(crate) fn snapshot(member: &Member, turns: Turns) -> Snapshot<'_> {
             site: record.site.load(Relaxed),
             enter_ticks: record.enter_ticks.load(Relaxed),
             exit_ticks: record.exit_ticks.load(Relaxed),
-            comm: record.comm.load(Relaxed),
+            comm: u32::from(record.comm.load(Relaxed)),
             peer: record.peer.load(Relaxed),
             source: record.source.load(Relaxed),
             passes: record.passes.load(Relaxed),
             bytes: record.bytes.load(Relaxed),
+            strangers: record.strangers.load(Relaxed),
+            completed_ticks: record.completed_ticks.load(Relaxed),
         });
     }
     // The records were read before what is written now is looked up.
@@ -175,6 +179,8 @@ pub(crate) fn stream(
             is_send: sends,
             is_receive: receives,
             completes: receives && probe.request == ABSENT,
+            ends_posted: probe.requests >= requests::COMPLETES_ONE && record.strangers == 0,
+            completed_ticks: record.completed_ticks,
             synchronising: is_synchronising,
             comm: comms.get(&record.comm).copied().unwrap_or(u64::from(COMM_NONE)),
             bytes: bytes(probe, record, is_synchronising),
@@ -333,6 +339,8 @@ mod tests {
             source: 0,
             passes: 0,
             bytes: 0,
+            strangers: 0,
+            completed_ticks: 0,
         };
         let turns = Turns { span_ticks_max: 100, gap_ticks_max: 200 };
         for (name, first, last, now, expected) in [

@@ -253,6 +253,8 @@ mod tests {
                 is_send,
                 is_receive,
                 completes: is_receive,
+                ends_posted: false,
+                completed_ticks: 0,
                 synchronising,
                 comm: 0,
                 bytes: None,

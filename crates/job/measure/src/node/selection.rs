@@ -19,7 +19,7 @@ use trimtab_mpi::{
 use trimtab_session::{
     ENTRANCES, FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit,
 };
-use trimtab_stub::layout::{OMP_GROUP, Probe, USER_GROUP, flag, kind, role};
+use trimtab_stub::layout::{ABSENT, OMP_GROUP, Probe, USER_GROUP, flag, kind, requests, role};
 use trimtab_symbols::Function;
 use trimtab_types::report::{FunctionGroup, MarkerSource};
 use trimtab_types::{FileAddr, Pid, ProcAddr};
@@ -442,6 +442,17 @@ fn does_poll(function: &MpiFunction) -> bool {
     matches!(function.class, Class::Test | Class::Probe)
 }
 
+/// Its part in the life of requests, as far as the in-target routine follows it.
+fn part_of_requests(function: &MpiFunction) -> u8 {
+    let accounting = &function.accounting;
+    match function.class {
+        Class::Wait if accounting.count == ABSENT => requests::COMPLETES_ONE,
+        Class::Wait if function.name == "MPI_Waitall" => requests::COMPLETES_ALL,
+        _ if function.is_nonblocking() => requests::POSTS,
+        _ => requests::NONE,
+    }
+}
+
 /// The catalogue's description of a function as the in-target routine reads it.
 fn mpi_probe(function: &MpiFunction) -> Probe {
     let accounting = &function.accounting;
@@ -465,6 +476,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         flags,
         kind: probe_kind(accounting),
         polls: u8::from(does_poll(function)),
+        requests: part_of_requests(function),
         large_count: u8::from(accounting.large_count),
         buffer: accounting.buffer,
         count: accounting.count,

@@ -341,6 +341,8 @@ fn collectives_before_a_loops_passes_are_told_prove_nothing() {
         is_send: false,
         is_receive: false,
         completes: false,
+        ends_posted: false,
+        completed_ticks: 0,
         synchronising,
         comm: 0,
         bytes: None,

@@ -154,6 +154,8 @@ pub fn call(function: u32, site: u64, enter_ticks: u64, exit_ticks: u64, peer: i
         is_send: function == SEND,
         is_receive: function == RECV,
         completes: function == RECV,
+        ends_posted: false,
+        completed_ticks: 0,
         synchronising: false,
         comm: 0,
         bytes: None,
