@@ -5,6 +5,9 @@
 use crate::Pid;
 use std::error::Error;
 
+/// An error of somebody who is asked through a trait or a function that was handed in.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
 /// The error and all its causes in one line, parted by colons.
 pub fn one_line(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| (**cause).source());

@@ -16,7 +16,7 @@ pub mod procfs;
 pub mod report;
 pub mod scaling;
 
-pub use cause::{of_process, one_line};
+pub use cause::{BoxError, of_process, one_line};
 pub use notice::{hear_notices, notice};
 
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 mod maps;
 mod stat;
 
-pub use maps::{Mapping, parse_maps, path_of_mapping};
+pub use maps::{Mapping, NoMapping, parse_maps, path_of_mapping};
 pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, Usage, parse_stat, parse_usage};
 
 /// Bytes asked for at once: most of these files are shorter, and the kernel gives no more of the others.

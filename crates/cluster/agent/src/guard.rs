@@ -19,7 +19,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trimtab_overlay::Timing;
-use trimtab_types::{Pid, notice};
+use trimtab_types::{Pid, notice, one_line};
 
 /// The hidden command of the program that runs [`guard`].
 pub const COMMAND: &str = "guard";
@@ -153,7 +153,7 @@ fn take_out(charge: &Charge, log: Log) -> Vec<String> {
         let undone = find(&AgentsFor::Processes(vec![first])).map_err(|(reason, _)| reason).and_then(|mut job| {
             job.ranks.retain(|process| process.pid.0 == first || pids.contains(&process.pid.0));
             pids.retain(|pid| job.ranks.iter().all(|process| process.pid.0 != *pid));
-            undo::all(&job, &charge.command, log)
+            undo::all(&job, &charge.command, log).map_err(|error| one_line(&*error))
         });
         let problem = |rank: &UndoneRank| Some(format!("rank {}: {}", rank.rank, rank.problem.as_ref()?));
         match undone {

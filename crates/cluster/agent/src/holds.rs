@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use trimtab_engine::{Changed, End};
 use trimtab_measure::FirstCall;
 use trimtab_track::{Job, ProcFs, Tops};
-use trimtab_types::{Pid, notice, one_line};
+use trimtab_types::{BoxError, Pid, notice};
 
 /// The first look is over within so long, or nobody waits for it.
 const LOOKS_MAX: Duration = Duration::from_secs(2);
@@ -98,9 +98,9 @@ fn may_hold(
     hold: Hold,
     lines: &Lines,
     guard: Option<&Guard>,
-) -> Result<(), String> {
-    let mut audit = log.change(command, Changed::Processes(&[pid])).map_err(|error| one_line(&*error))?;
-    audit.permit().map_err(|denied| one_line(&*denied))?;
+) -> Result<(), BoxError> {
+    let mut audit = log.change(command, Changed::Processes(&[pid]))?;
+    audit.permit()?;
     if hold.seccomp_ok {
         trimtab_os::trust_filters(pid);
     }
@@ -108,7 +108,7 @@ fn may_hold(
     if lines.all().contains_key(&pid) {
         return Ok(());
     }
-    audit.begin().map_err(|error| one_line(&*error))?;
+    audit.begin()?;
     guard.into_iter().for_each(|guard| guard.watch(pid));
     lines.all().insert(pid, audit);
     Ok(())

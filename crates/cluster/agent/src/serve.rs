@@ -510,7 +510,7 @@ impl<'a> Agent<'a> {
         if seccomp_ok {
             ranks.job.ranks.iter().for_each(|rank| trimtab_os::trust_filters(rank.pid));
         }
-        Ok(Say::Undone(undo::all(&ranks.job, &name, log).map_err(|reason| (reason, false))?))
+        Ok(Say::Undone(undo::all(&ranks.job, &name, log).map_err(|error| (one_line(&*error), false))?))
     }
 
     /// The load here while nothing is measured. Nothing of the job is touched.

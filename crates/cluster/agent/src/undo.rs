@@ -11,14 +11,14 @@ use trimtab_engine::{Changed, End};
 use trimtab_session::Claim;
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::{Job, RankProcess};
-use trimtab_types::one_line;
+use trimtab_types::{BoxError, one_line};
 
 /// Undoes what is in any rank of `job`; one that can't be is told and keeps nobody else from it.
-pub(crate) fn all(job: &Job, command: &str, log: Log) -> Result<Vec<UndoneRank>, String> {
+pub(crate) fn all(job: &Job, command: &str, log: Log) -> Result<Vec<UndoneRank>, BoxError> {
     job.ranks.iter().map(|process| one(job, process, (command, log))).collect()
 }
 
-fn one(job: &Job, process: &RankProcess, (command, log): (&str, Log)) -> Result<UndoneRank, String> {
+fn one(job: &Job, process: &RankProcess, (command, log): (&str, Log)) -> Result<UndoneRank, BoxError> {
     let (rank, pid) = (process.rank.0, process.pid.0);
     let mut undone = UndoneRank { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
     // Memory that another trimtab is just about to map is not left over.
@@ -39,9 +39,9 @@ fn one(job: &Job, process: &RankProcess, (command, log): (&str, Log)) -> Result<
     undone.was_there = true;
     let patches = if let Leftover::Complete { patches, .. } = &found { *patches } else { 0 };
     let alone = Job { ranks: vec![process.clone()], ..job.clone() };
-    let mut audit = log.change(command, Changed::Ranks(&alone)).map_err(|error| one_line(&*error))?;
-    audit.permit().map_err(|denied| one_line(&*denied))?;
-    audit.begin().map_err(|error| one_line(&*error))?;
+    let mut audit = log.change(command, Changed::Ranks(&alone))?;
+    audit.permit()?;
+    audit.begin()?;
     match leftover::undo(process.pid, &found) {
         Ok(removal) => {
             audit.end(&End::Restored);

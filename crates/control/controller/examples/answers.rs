@@ -235,7 +235,7 @@ fn served(folder: &Path, store: Store) -> Outcome<Http> {
     let identity = identity(Role::Controller, "controller.pem")?;
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let machine = Machine {
-        slurm_jobs: |_| Err("no Slurm".to_owned()),
+        slurm_jobs: |_| Err("no Slurm".into()),
         user_name: |_| None,
         running_job: |id| Err(NoJob::NotSlurm(id.to_owned())),
         lead: || Err(std::io::ErrorKind::Unsupported.into()),

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 use trimtab_forecasts::Past;
-use trimtab_history::{Wrong, read_log};
-use trimtab_types::one_line;
+use trimtab_history::{LogError, Wrong, read_log};
+use trimtab_types::BoxError;
 
 /// Slurm is asked for the jobs of so many days,
 const DAYS: u32 = 30;
@@ -26,6 +26,17 @@ pub struct SlurmJobs {
     pub jobs: String,
     /// The partition of jobs that name none.
     pub default_partition: Option<String>,
+}
+
+/// Why the site's past is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoPast {
+    /// Slurm does not say it.
+    #[error(transparent)]
+    Slurm(BoxError),
+    /// Its answer is no log of jobs.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// A job that Slurm runs.
@@ -82,7 +93,7 @@ pub struct Machine {
     /// Starts a lead.
     pub lead: fn() -> std::io::Result<LeadProcess>,
     /// The jobs of so many last days, of all users; or why Slurm does not say.
-    pub slurm_jobs: fn(u32) -> Result<SlurmJobs, String>,
+    pub slurm_jobs: fn(u32) -> Result<SlurmJobs, BoxError>,
     /// The name of a user by their number.
     pub user_name: fn(u32) -> Option<String>,
 }
@@ -113,7 +124,7 @@ impl Foresight {
     ///
     /// # Errors
     /// Why Slurm does not say it.
-    pub(crate) fn past(&self) -> Result<Arc<Past>, String> {
+    pub(crate) fn past(&self) -> Result<Arc<Past>, NoPast> {
         let mut known = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = known.as_ref().filter(|(asked, _)| asked.elapsed() < PAST_TIME_MAX);
         let past = match fresh {
@@ -126,9 +137,9 @@ impl Foresight {
         Ok(past)
     }
 
-    fn asked_past(&self) -> Result<Past, String> {
-        let SlurmJobs { jobs, default_partition } = (self.machine.slurm_jobs)(DAYS)?;
-        let log = read_log(&jobs, Wrong::LeftOut).map_err(|error| one_line(&error))?;
+    fn asked_past(&self) -> Result<Past, NoPast> {
+        let SlurmJobs { jobs, default_partition } = (self.machine.slurm_jobs)(DAYS).map_err(NoPast::Slurm)?;
+        let log = read_log(&jobs, Wrong::LeftOut)?;
         let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         Ok(Past { log, now_s, source: format!("sacct, {DAYS} days"), is_live: true, default_partition })
     }

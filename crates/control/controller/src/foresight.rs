@@ -6,6 +6,7 @@
 //! Next: `trimtab-forecasts` for questions and answers; docs/api.md for the words.
 
 use crate::asked::{Caller, Refusal, Shared, asker, of_store, off_thread, read};
+use crate::foreknown::NoPast;
 use crate::kept::{nothing_of_yours, seen_by};
 use axum::Json;
 use axum::body::Bytes;
@@ -188,8 +189,8 @@ pub(crate) async fn queue(
     .await
 }
 
-fn silent(why: String) -> Refusal {
-    notice(&format!("Slurm's accounting: {why}"));
+fn silent(why: NoPast) -> Refusal {
+    notice(&format!("Slurm's accounting: {}", one_line(&why)));
     let why =
         "Slurm's accounting says nothing to the controller, whose log says why; a log of jobs will do, as \"jobs\"";
     Refusal(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())

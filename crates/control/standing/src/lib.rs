@@ -22,6 +22,7 @@ mod weather;
 pub use audit::HostLog;
 pub use error::Error;
 pub use led_way::LedWay;
+pub use orders::user_name;
 pub use site_way::SiteWay;
 pub use trimtab_agent::start::{own_path, runs_on_all};
 pub use trimtab_audit::VARIABLE as AUDIT_VARIABLE;

@@ -267,6 +267,11 @@ fn command(user: &User, host: &str) -> std::io::Result<Command> {
     Ok(command)
 }
 
+/// The name of a user by their number, as the host's name service knows it.
+pub fn user_name(uid: u32) -> Option<String> {
+    User::of(uid).ok().map(|user| user.name)
+}
+
 impl User {
     /// Asks the host's name service, which may be more than a file.
     fn of(uid: u32) -> Result<Self, NotStarted> {

@@ -2,9 +2,10 @@
 //!
 //! Next: the agents' crate, which writes the log of a host; `window` for what is changed.
 
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 use std::fmt;
 use trimtab_track::Job;
+use trimtab_types::BoxError;
 use trimtab_types::{Pid, one_line};
 
 /// Processes that are about to be changed, and then restored.

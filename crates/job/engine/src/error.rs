@@ -5,10 +5,7 @@
 use std::process::ExitStatus;
 use trimtab_measure::NoHold;
 use trimtab_track::slurm::{NotAnId, SlurmError};
-use trimtab_types::Pid;
-
-/// An error of what was handed in.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use trimtab_types::{BoxError, Pid};
 
 /// A job that can't be found, or nothing that could be done in it. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_measure::{FirstCall, has_static_mpi, let_go};
 use trimtab_track::{ProcFs, find_job_in};
-use trimtab_types::{Pid, one_line};
+use trimtab_types::Pid;
 
 /// How long ranks wait behind `MPI_Init` for all others and for the window, seconds.
 pub const HOLD_SECONDS: u64 = 10;
@@ -71,8 +71,9 @@ fn begin(log: &'static dyn Audit, pid: Pid, seconds: u64, seccomp_ok: bool) -> s
             trimtab_os::trust_filters(pid);
         }
         // It stands in the log that a process is about to be held; else the reason why it may not be is told.
-        let change = Audited::begin(log, "hold", Changed::Processes(&[pid]));
-        change.map(|mut change| change.restored()).map_err(|error| one_line(&error))
+        let mut change = Audited::begin(log, "hold", Changed::Processes(&[pid]))?;
+        change.restored();
+        Ok(())
     };
     FirstCall::begin(vec![pid], Duration::from_secs(seconds), may_change)
 }

@@ -4,7 +4,6 @@
 //!
 //! Next: `window`, which asks.
 
-use crate::error::BoxError;
 use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use trimtab_measure::Crew;
 use trimtab_neighbours::Counters;
 use trimtab_trigger::Waker;
+use trimtab_types::BoxError;
 use trimtab_types::report::Report;
 
 /// A way to other nodes.

@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use trimtab_corun::{Between, Curve, Felt, Place, Point, Profile};
 use trimtab_measure::Length;
-use trimtab_sensors::{Pressed, PressureOrder, last_cache_bytes, pressure_bytes};
+use trimtab_sensors::{NoPressure, Pressed, PressureOrder, last_cache_bytes, pressure_bytes};
 use trimtab_track::Job;
 use trimtab_types::report::{NodeShare, Report};
 
@@ -112,7 +112,7 @@ pub fn host_scale(start: &StartProbe<'_>, listener: &dyn Listener) -> Result<Hos
     for pressed in [Pressed::Cache, Pressed::Memory] {
         let found = match bytes_of(pressed, *first, all.len()) {
             Ok(bytes) => telling(gauge(start, listener, pressed, bytes, *first, others)?),
-            Err(why) => Err(why),
+            Err(why) => Err(why.into()),
         };
         let found = found.map_err(|why| scale.missing.push(format!("{}: {why}", pressed.word()))).ok();
         match pressed {
@@ -123,15 +123,23 @@ pub fn host_scale(start: &StartProbe<'_>, listener: &dyn Listener) -> Result<Hos
     Ok(scale)
 }
 
+/// Why a resource has no gauge.
+#[derive(Debug, thiserror::Error)]
+enum NoGauge {
+    #[error(transparent)]
+    Bytes(#[from] NoPressure),
+    #[error(
+        "probes on all other processors slow one by {percent:.1}%, no more than its own pace varies: nothing tells how much a job presses"
+    )]
+    TellsNothing { percent: f64 },
+}
+
 /// The gauge, if probes that press slow each other by more than their own paces vary: else it tells no level.
-fn telling(gauge: Gauge) -> Result<Gauge, String> {
+fn telling(gauge: Gauge) -> Result<Gauge, NoGauge> {
     let whole = gauge.slows.at(1.0);
     match gauge.slows.level_of(whole.value).is_some() && whole.ends.is_some_and(|(lower, _)| lower > 1.0) {
         true => Ok(gauge),
-        false => Err(format!(
-            "probes on all other processors slow one by {:.1}%, no more than its own pace varies: nothing tells how much a job presses",
-            100.0 * (whole.value - 1.0)
-        )),
+        false => Err(NoGauge::TellsNothing { percent: 100.0 * (whole.value - 1.0) }),
     }
 }
 
@@ -188,7 +196,7 @@ fn online() -> Vec<u32> {
     trimtab_sensors::cgroup::parse_cpus(text.trim()).into_iter().collect()
 }
 
-fn bytes_of(pressed: Pressed, processor: u32, threads: usize) -> Result<u64, String> {
+fn bytes_of(pressed: Pressed, processor: u32, threads: usize) -> Result<u64, NoPressure> {
     let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| trimtab_sensors::parse_meminfo(&text));
     pressure_bytes(pressed, last_cache_bytes(Path::new("/"), processor), free, threads as u64)
 }
@@ -201,6 +209,14 @@ enum Step {
     Sharing(f64),
     /// Probes that press at a level.
     Pressing(Pressed, f64),
+}
+
+/// A window beside a probe counted this.
+enum Paced {
+    /// The first window's loop: the time of an iteration.
+    Pace(Between),
+    /// Another one, in words.
+    OtherLoop(String),
 }
 
 impl Engine<'_> {
@@ -348,8 +364,8 @@ impl PressRun<'_> {
         let mut others: Vec<String> = Vec::new();
         while others.len() < OTHER_LOOP_MAX {
             match self.window(step)? {
-                Ok(pace) => return Ok(pace),
-                Err(other) => others.push(other),
+                Paced::Pace(pace) => return Ok(pace),
+                Paced::OtherLoop(other) => others.push(other),
             }
             self.check_time(round)?;
         }
@@ -359,7 +375,7 @@ impl PressRun<'_> {
     }
 
     /// As [`PressRun::pace`], beside a probe.
-    fn window(&self, step: Step) -> Result<Result<Between, String>, PressError> {
+    fn window(&self, step: Step) -> Result<Paced, PressError> {
         let (what, level) = match step {
             Step::Alone => ("nothing", 0.0),
             Step::Sharing(wanted) => (Pressed::Processor.word(), wanted),
@@ -383,18 +399,18 @@ impl PressRun<'_> {
         }
     }
 
-    /// The time of an iteration; the inner error is the loop that was counted in place of the first window's.
-    fn pace(&self, report: &Report) -> Result<Result<Between, String>, PressError> {
+    /// The time of an iteration of the first window's loop.
+    fn pace(&self, report: &Report) -> Result<Paced, PressError> {
         let no_pace = |why: &str| Err(PressError::NoPace { why: why.to_owned() });
         if !report.window.valid || report.window.iterations.is_none() {
             return no_pace("a window under pressure is not valid, or counts no iterations");
         }
         let loop_of = |report: &Report| (report.window.main_loop.clone(), report.window.marker.clone());
         if loop_of(report) != loop_of(self.first) {
-            return Ok(Err(counted(report)));
+            return Ok(Paced::OtherLoop(counted(report)));
         }
         match report.time_per_iteration_s {
-            Some(each) if each.mean > 0.0 => Ok(Ok(Between::of_mean(each.mean, each.half_width_95))),
+            Some(each) if each.mean > 0.0 => Ok(Paced::Pace(Between::of_mean(each.mean, each.half_width_95))),
             _ => no_pace("a window says no time of an iteration"),
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! Next: `window`, which asks.
 
-use crate::error::BoxError;
 use crate::nodes::{Present, PresentRank};
 use crate::spread::Spread;
 use std::collections::BTreeMap;
 use trimtab_measure::host_name;
 use trimtab_track::{Job, RankProcess};
+use trimtab_types::BoxError;
 use trimtab_types::report::{LoopPlace, Report};
 use trimtab_types::{Pid, Rank};
 

@@ -5,7 +5,7 @@
 use crate::Engine;
 use crate::audited::{Audited, Changed};
 use crate::ends::Ends;
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 use crate::event::{Event, Told};
 use crate::found::elsewhere;
 use crate::launch::{Program, measure_when_ready, when_ready};
@@ -17,6 +17,7 @@ use trimtab_measure::{chosen, dry_run, measure, measure_from_first_call};
 use trimtab_mpi::Group;
 use trimtab_session::{Plan, Refused};
 use trimtab_track::{Job, RankProcess};
+use trimtab_types::BoxError;
 use trimtab_types::context::Context;
 use trimtab_types::report::Report;
 use trimtab_types::{Pid, Rank};

@@ -29,8 +29,8 @@ use trimtab_session::{
     Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, TakeOver, interposers, is_loaded, leftover,
 };
 use trimtab_track::{Job, ProcFs, Processes};
-use trimtab_types::Pid;
 use trimtab_types::report::HeldRank;
+use trimtab_types::{BoxError, Pid, one_line};
 
 /// Where a process comes out of `MPI_Init`: in C, to profilers, in Fortran as compilers spell it, and inside of bindings.
 static NAMES: LazyLock<Vec<String>> =
@@ -96,7 +96,7 @@ impl FirstCall {
     pub fn begin(
         roots: Vec<Pid>,
         limit: Duration,
-        may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
+        may_change: impl FnMut(Pid) -> Result<(), BoxError> + Send + 'static,
     ) -> std::io::Result<FirstCall> {
         FirstCall::start((roots, Box::new(Vec::new)), limit, Box::new(may_change))
     }
@@ -108,7 +108,7 @@ impl FirstCall {
     pub fn begin_below(
         tops: impl FnMut() -> Vec<Pid> + Send + 'static,
         limit: Duration,
-        may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
+        may_change: impl FnMut(Pid) -> Result<(), BoxError> + Send + 'static,
     ) -> std::io::Result<FirstCall> {
         FirstCall::start((Vec::new(), Box::new(tops)), limit, Box::new(may_change))
     }
@@ -588,8 +588,8 @@ impl Looker {
     }
 }
 
-/// Asked before a process is changed; says in words of others why not.
-type MayChange = Box<dyn FnMut(Pid) -> Result<(), String> + Send>;
+/// Asked before a process is changed; says why not.
+type MayChange = Box<dyn FnMut(Pid) -> Result<(), BoxError> + Send>;
 
 /// Puts holds in, by one thread for each process.
 struct Holder {
@@ -655,7 +655,7 @@ impl Holder {
             return Err(Refused::Final(NoHold::SeenLate));
         }
         let may_change = (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid);
-        may_change.map_err(|reason| Refused::Final(NoHold::Forbidden { reason }))?;
+        may_change.map_err(|error| Refused::Final(NoHold::Forbidden { reason: one_line(&*error) }))?;
         let maps = MappingTable::of(pid).map_err(Error::from)?;
         let names: Vec<&str> = NAMES.iter().map(String::as_str).collect();
         let before = interposers(pid, &maps, &names);

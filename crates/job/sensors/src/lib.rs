@@ -32,7 +32,9 @@ pub use figure::{Figure, NoFigure};
 pub use groups::parse_autogroup;
 pub use memory::parse_meminfo;
 pub use places::{Beside, Places};
-pub use pressure::{PRESSURE_S_MAX, Pressed, PressureMark, PressureOrder, last_cache_bytes, press, pressure_bytes};
+pub use pressure::{
+    NoPressure, PRESSURE_S_MAX, Pressed, PressureMark, PressureOrder, last_cache_bytes, press, pressure_bytes,
+};
 pub use sensor::{Reading, Sensor};
 pub use share::{NICE_LEVELS, Share, Way};
 pub use spin::{Budget, Spun, spin};

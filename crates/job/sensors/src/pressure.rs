@@ -127,23 +127,50 @@ fn bytes_of(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| *bytes > 0)
 }
 
+/// Why a resource can't be pressed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPressure {
+    /// How large its memory has to be is not known.
+    #[error("the kernel does not say how much the last cache holds")]
+    CacheUnknown,
+    /// A probe may not have enough memory to go past the cache.
+    #[error("the last cache holds {bytes} bytes, more than half of what a probe may have")]
+    CacheLarge {
+        /// Of the cache.
+        bytes: u64,
+    },
+    /// The host would lack memory.
+    #[error("{threads} probes of {bytes} bytes each are more than a quarter of the free memory")]
+    LittleMemory {
+        /// Probes.
+        threads: u64,
+        /// Of each.
+        bytes: u64,
+    },
+}
+
 /// Bytes of each thread's memory for a resource, of which there is `cache` and `free` in all; or why it can't be pressed on.
 ///
 /// # Errors
 /// The size of the cache is not known, or there is too little memory.
-pub fn pressure_bytes(pressed: Pressed, cache: Option<u64>, free: Option<u64>, threads: u64) -> Result<u64, String> {
+pub fn pressure_bytes(
+    pressed: Pressed,
+    cache: Option<u64>,
+    free: Option<u64>,
+    threads: u64,
+) -> Result<u64, NoPressure> {
     let bytes = match (pressed, cache) {
         (Pressed::Processor, _) => return Ok(0),
-        (_, None) => return Err("the kernel does not say how much the last cache holds".to_owned()),
+        (_, None) => return Err(NoPressure::CacheUnknown),
         (Pressed::Cache, Some(cache)) => (cache / 2).min(BYTES_MAX),
         (Pressed::Memory, Some(cache)) if 2 * cache > BYTES_MAX => {
-            return Err(format!("the last cache holds {cache} bytes, more than half of what a probe may have"));
+            return Err(NoPressure::CacheLarge { bytes: cache });
         }
         (Pressed::Memory, Some(cache)) => 2 * cache,
     };
     let room = free.unwrap_or(0) / FREE_PART;
     if bytes * threads > room {
-        return Err(format!("{threads} probes of {bytes} bytes each are more than a quarter of the free memory"));
+        return Err(NoPressure::LittleMemory { threads, bytes });
     }
     Ok(bytes)
 }

@@ -257,7 +257,7 @@ impl Processes for ProcFs {
 
     fn maps(&self, pid: Pid) -> Result<Vec<Mapping>, Error> {
         let bytes = self.read(pid, "maps")?;
-        parse_maps(&bytes).map_err(|text| Error::Malformed { path: self.path(pid, "maps"), text })
+        parse_maps(&bytes).map_err(|error| Error::Malformed { path: self.path(pid, "maps"), text: error.line })
     }
 
     fn executable(&self, pid: Pid) -> Result<PathBuf, Error> {

@@ -76,7 +76,9 @@ pub fn scaling(reports: &[Report], work: Work) -> Result<Scaling, NoScaling> {
                 warnings.push(format!("{} is left out: another window has {} ranks too", one.name, one.ranks));
             }
             Ok(one) => measured.push(one),
-            Err(why) => warnings.push(why),
+            Err(unusable) => {
+                warnings.push(format!("{}/{} is left out: {unusable}", report.job.id, report.window.number));
+            }
         }
     }
     measured.sort_by_key(|one| one.ranks);
@@ -102,21 +104,34 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// Why a window can't be compared.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("it is not valid")]
+    NotValid,
+    #[error("it has no time per iteration")]
+    NoTime,
+    #[error("it is by time")]
+    ByTime,
+    #[error("no rank was measured")]
+    NoRank,
+}
+
 /// The numbers of a window, or why it can't be compared.
-fn usable(report: &Report) -> Result<Measured<'_>, String> {
+fn usable(report: &Report) -> Result<Measured<'_>, Unusable> {
     let name = format!("{}/{}", report.job.id, report.window.number);
     if !report.window.valid {
-        return Err(format!("{name} is left out: it is not valid"));
+        return Err(Unusable::NotValid);
     }
     let Some(time) = report.time_per_iteration_s.filter(|time| time.mean > 0.0) else {
-        return Err(format!("{name} is left out: it has no time per iteration"));
+        return Err(Unusable::NoTime);
     };
     let Some(iterations) = report.window.iterations.filter(|count| *count > 0) else {
-        return Err(format!("{name} is left out: it is by time"));
+        return Err(Unusable::ByTime);
     };
     let measured = report.reduced.as_ref().map_or(report.ranks.len() as u32, |reduced| reduced.ranks);
     if measured == 0 || report.job.ranks == 0 {
-        return Err(format!("{name} is left out: no rank was measured"));
+        return Err(Unusable::NoRank);
     }
     let ranks = report.job.ranks;
     Ok(Measured { report, name, ranks, measured: f64::from(measured), time, iterations: iterations as f64 })

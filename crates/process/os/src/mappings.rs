@@ -49,7 +49,7 @@ fn open(pid: Pid) -> io::Result<File> {
 
 fn by_text(file: File) -> io::Result<Vec<Mapping>> {
     let text = procfs::read_all(file)?;
-    parse_maps(&text).map_err(|line| io::Error::new(io::ErrorKind::InvalidData, line))
+    parse_maps(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// `None` if it must be read as text: the kernel is too old, a path is too long, or nothing is mapped any more.

@@ -14,9 +14,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use trimtab_controller::{Authority, Identity, LeadProcess, Machine, NoJob, Options, REVOKED_FILE, Role, RunningJob};
 use trimtab_controller::{Serial, SlurmJobs, serve};
-use trimtab_engine::{SlurmError, SlurmId, SlurmPast, Spread, slurm_past};
-use trimtab_standing::AUDIT_VARIABLE;
+use trimtab_engine::{BoxError, SlurmError, SlurmId, SlurmPast, Spread, slurm_past};
 use trimtab_standing::standing::{Standing, stand};
+use trimtab_standing::{AUDIT_VARIABLE, user_name};
 use trimtab_store::Store;
 use trimtab_types::one_line;
 
@@ -144,16 +144,9 @@ fn lead() -> std::io::Result<LeadProcess> {
     Ok(LeadProcess { says: Box::new(says), hears: Box::new(hears), interrupt: Box::new(interrupt), end: Box::new(end) })
 }
 
-fn slurm_jobs(days: u32) -> Result<SlurmJobs, String> {
-    let SlurmPast { jobs, default_partition } = slurm_past(days).map_err(|error| one_line(&error))?;
+fn slurm_jobs(days: u32) -> Result<SlurmJobs, BoxError> {
+    let SlurmPast { jobs, default_partition } = slurm_past(days)?;
     Ok(SlurmJobs { jobs, default_partition })
-}
-
-/// The name of a user of this machine.
-fn user_name(uid: u32) -> Option<String> {
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let is_theirs = |line: &&str| line.split(':').nth(2) == Some(uid.to_string().as_str());
-    users.lines().find(is_theirs)?.split(':').next().map(str::to_owned)
 }
 
 /// `trimtab agent --ticket -`; `place` is its own among the ticket's.

@@ -39,13 +39,23 @@ impl Mapping {
     }
 }
 
+/// A line of a map that is not a mapping.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a mapping: `{line}`")]
+pub struct NoMapping {
+    /// The line, with what is no text replaced.
+    pub line: String,
+}
+
 /// Reads the text of a map.
 ///
 /// # Errors
 /// The first line that is not a mapping.
-pub fn parse_maps(bytes: &[u8]) -> Result<Vec<Mapping>, String> {
+pub fn parse_maps(bytes: &[u8]) -> Result<Vec<Mapping>, NoMapping> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| parse_line(line).ok_or_else(|| String::from_utf8_lossy(line).into_owned())).collect()
+    lines
+        .map(|line| parse_line(line).ok_or_else(|| NoMapping { line: String::from_utf8_lossy(line).into_owned() }))
+        .collect()
 }
 
 const DELETED: &[u8] = b" (deleted)";
@@ -163,7 +173,7 @@ mod tests {
     #[test]
     fn a_wrong_line_is_named() {
         let text = b"1000-2000 r--p 0 0:0 0 \nnonsense\n";
-        assert_eq!(parse_maps(text), Err("nonsense".to_owned()));
+        assert_eq!(parse_maps(text), Err(NoMapping { line: "nonsense".to_owned() }));
         for line in
             ["1000 r--p 0 0:0 0", "1000-2000 r-p 0 0:0 0", "g-h r--p 0 0:0 0", "1-2 r--p 0 0 0", "1-2 r--p 0 0:0"]
         {

@@ -41,7 +41,7 @@ const HANG: Duration = Duration::from_secs(60);
 
 /// A machine without Slurm's accounting.
 const MACHINE: Machine = Machine {
-    slurm_jobs: |_| Err("no sacct here".to_owned()),
+    slurm_jobs: |_| Err("no sacct here".into()),
     user_name: |_| None,
     running_job: measuring::running_job,
     lead: measuring::lead,

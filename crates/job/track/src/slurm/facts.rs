@@ -67,15 +67,35 @@ pub struct StepFacts {
     pub srun: Option<(String, Pid)>,
 }
 
-/// Jobs of `scontrol show job`; `Err`: the record that can't be understood.
-pub fn parse_jobs(text: &str) -> Result<Vec<JobFacts>, String> {
-    records(text, "JobId=").map(|record| Record(record).job().ok_or_else(|| record.to_owned())).collect()
+/// A record of `scontrol` that can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this record can't be understood: {record}")]
+pub struct NoRecord {
+    /// Its text.
+    pub record: String,
 }
 
-/// Steps of `scontrol show step`; `Err`: the record that can't be understood.
-pub fn parse_steps(text: &str) -> Result<Vec<StepFacts>, String> {
-    let all = records(text, "StepId=").map(|record| Record(record).step().ok_or_else(|| record.to_owned()));
-    all.collect::<Result<Vec<Option<StepFacts>>, String>>().map(|steps| steps.into_iter().flatten().collect())
+impl NoRecord {
+    fn of(record: &str) -> Self {
+        NoRecord { record: record.to_owned() }
+    }
+}
+
+/// Jobs of `scontrol show job`.
+///
+/// # Errors
+/// The first record that can't be understood.
+pub fn parse_jobs(text: &str) -> Result<Vec<JobFacts>, NoRecord> {
+    records(text, "JobId=").map(|record| Record(record).job().ok_or_else(|| NoRecord::of(record))).collect()
+}
+
+/// Steps of `scontrol show step`.
+///
+/// # Errors
+/// The first record that can't be understood.
+pub fn parse_steps(text: &str) -> Result<Vec<StepFacts>, NoRecord> {
+    let all = records(text, "StepId=").map(|record| Record(record).step().ok_or_else(|| NoRecord::of(record)));
+    all.collect::<Result<Vec<Option<StepFacts>>, NoRecord>>().map(|steps| steps.into_iter().flatten().collect())
 }
 
 /// Processes of `scontrol listpids`: the first column of each line but the heading.

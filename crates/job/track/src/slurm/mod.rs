@@ -21,7 +21,7 @@ pub use accounting::{Accounting, default_partition, ended_unix_s, jobs_of_days};
 pub use ahead::Ahead;
 pub use ask::{Program, Recording, Scontrol};
 pub use error::SlurmError;
-pub use facts::{JobFacts, JobState, StepFacts, parse_jobs, parse_pids, parse_steps};
+pub use facts::{JobFacts, JobState, NoRecord, StepFacts, parse_jobs, parse_pids, parse_steps};
 pub use id::{NotAnId, Part, SlurmId, Step};
 pub use task::SlurmTask;
 pub(crate) use task::restarts;
@@ -122,7 +122,8 @@ pub fn step_of_srun(scontrol: &dyn Scontrol, host: &str, srun: Pid) -> Result<Op
         Err(SlurmError::Failed { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let steps = parse_steps(&answer).map_err(|text| SlurmError::Malformed { command: ask::shown(&words), text })?;
+    let steps = parse_steps(&answer)
+        .map_err(|error| SlurmError::Malformed { command: ask::shown(&words), text: error.record })?;
     let short = |name: &str| name.split('.').next().map(str::to_owned);
     let began = |step: &StepFacts| {
         step.srun.as_ref().is_some_and(|(at, pid)| *pid == srun && (at == host || short(at) == short(host)))
@@ -169,7 +170,8 @@ fn ask_jobs(scontrol: &dyn Scontrol, id: SlurmId) -> Result<Vec<JobFacts>, Slurm
         SlurmError::Failed { said, .. } if is_unknown(&said) => SlurmError::NoSuchJob { id },
         error => error,
     })?;
-    let jobs = parse_jobs(&answer).map_err(|text| SlurmError::Malformed { command: ask::shown(&words), text })?;
+    let jobs = parse_jobs(&answer)
+        .map_err(|error| SlurmError::Malformed { command: ask::shown(&words), text: error.record })?;
     if jobs.is_empty() { Err(SlurmError::NoSuchJob { id }) } else { Ok(jobs) }
 }
 
@@ -224,7 +226,8 @@ fn running_steps(
             Err(SlurmError::Failed { .. }) => String::new(),
             Err(error) => return Err(error),
         };
-        let found = parse_steps(&answer).map_err(|text| SlurmError::Malformed { command: ask::shown(&words), text })?;
+        let found = parse_steps(&answer)
+            .map_err(|error| SlurmError::Malformed { command: ask::shown(&words), text: error.record })?;
         // Component 1 of job 4711 is a job of its own, whose steps are listed under 4711.
         let of_part = |step: &StepFacts| step.id == part.id || step.id.job == part.job || step.id.job == part.id.job;
         let same_task = |step: &StepFacts| !matches!(step.id.part, Part::ArrayTask(_)) || step.id == part.id;
