@@ -3,13 +3,14 @@
 //! Recorded series and logs of jobs are the user's (`--series FOLDER`, `--jobs FILE`): none lie in the project. Jobs that share
 //! processors are specimens, run here.
 //!
-//! Next: `corun` for jobs that share processors, `routines` for sizes that were not run, `answers` for the time of a question; docs/forecasts.md for the commands.
+//! Next: `corun` for jobs that share processors, `routines` for sizes that were not run, `product` for a plan that is done, `answers` for the time of a question; docs/forecasts.md for the commands.
 
 use super::answer::{answer, number};
 use super::answers;
 use super::attach::Bench;
 use super::corun;
 use super::part::Part;
+use super::product;
 use super::record::Record;
 use super::routines;
 use super::row::{Row, Verdict};
@@ -54,6 +55,9 @@ pub fn run(bench: &Bench, recordings: &Recordings, only: Option<Part>, record: &
     }
     if is_wanted(Part::Routines) {
         routines::run(bench, record)?;
+    }
+    if is_wanted(Part::Product) {
+        product::run(bench, record)?;
     }
     if is_wanted(Part::Answers) {
         answers::run(bench, record)?;

@@ -22,6 +22,7 @@ mod part;
 mod pauses;
 mod peers;
 mod probe;
+mod product;
 mod real;
 mod record;
 mod recorded;
@@ -196,6 +197,7 @@ impl Name {
                 ("series", Part::Series),
                 ("jobs", Part::Jobs),
                 ("routines", Part::Routines),
+                ("product", Part::Product),
                 ("pairs", Part::Pairs),
                 ("answers", Part::Answers),
             ],

@@ -28,5 +28,6 @@ pub enum Part {
     Jobs,
     Pairs,
     Routines,
+    Product,
     Answers,
 }

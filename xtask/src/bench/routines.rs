@@ -37,7 +37,7 @@ const FIT_WITHIN_S: &str = "400";
 const TRUTH_WITHIN_S: &str = "900";
 const RUN_S: &str = "300";
 /// The library that `dgemm` calls, and Debian's package of it.
-const BLAS: (&str, &str) = ("libopenblas.so.0", "libopenblas0-pthread");
+pub const BLAS: (&str, &str) = ("libopenblas.so.0", "libopenblas0-pthread");
 const FFTW: (&str, &str) = ("libfftw3.so.3", "libfftw3-double3");
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
@@ -123,7 +123,7 @@ fn made(bench: &Bench, name: &'static str) -> Result<Routine> {
 }
 
 /// A library of Debian's: as it is installed, else from its package, which is unpacked into our folder and changes no program.
-fn library(bench: &Bench, (file, package): (&str, &str)) -> Result<PathBuf> {
+pub fn library(bench: &Bench, (file, package): (&str, &str)) -> Result<PathBuf> {
     let installed = Path::new(LIBRARIES).join(file);
     if installed.exists() {
         return Ok(installed);
