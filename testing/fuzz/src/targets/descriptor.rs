@@ -9,6 +9,7 @@ use crate::hostile::Target;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::LazyLock;
 use trimtab_session::leftover::{JudgedLeftover, judge};
 use trimtab_types::procfs::{Mapping, parse_maps};
 
@@ -47,8 +48,8 @@ impl Target for Descriptor {
 
 /// The process's mappings, some of them gone, shorter, longer or not what they were.
 fn mappings(changes: u8) -> Vec<Mapping> {
-    const DATA_LENGTH: u64 = 0x400_0000;
-    let mut maps = parse_maps(maps_text(DATA_LENGTH).as_bytes()).expect("well-formed");
+    static DATA_LENGTH: LazyLock<u64> = LazyLock::new(|| example().1);
+    let mut maps = parse_maps(maps_text(*DATA_LENGTH).as_bytes()).expect("well-formed");
     let has = |bit: u8| changes >> bit & 1 == 1;
     if has(3) {
         maps[1].end += 0x1000;
