@@ -9,7 +9,11 @@ use std::process::{Command, Stdio};
 
 /// The JSON that `trimtab` answers with; 0 and 1 are its codes for an answer.
 pub fn answer(bench: &Bench, words: &[String]) -> Result<Value> {
-    let mut command = Command::new(bench.binary("trimtab"));
+    answer_of(bench, Command::new(bench.binary("trimtab")), words)
+}
+
+/// The same by a command that runs `trimtab`, as on a node.
+pub fn answer_of(bench: &Bench, mut command: Command, words: &[String]) -> Result<Value> {
     command.env("XDG_DATA_HOME", &bench.folder).env("XDG_CACHE_HOME", &bench.folder).args(words).args(["--json", "-"]);
     let output = command.stdin(Stdio::null()).output().context("cannot run trimtab")?;
     let said = String::from_utf8_lossy(&output.stderr);

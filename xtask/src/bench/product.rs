@@ -7,7 +7,7 @@
 //!
 //! Next: `crates/models/grid` for plans; `hand.py` for what is done on the nodes.
 
-use super::answer::number;
+use super::answer::{answer_of, number};
 use super::attach::Bench;
 use super::record::Record;
 use super::routines::{BLAS, library};
@@ -127,12 +127,8 @@ impl<'a> Nodes<'a> {
         let binary = self.bench.binary("trimtab").canonicalize().context("no trimtab was built")?;
         let list = processor.map_or("0-1023".to_owned(), |number| number.to_string());
         let mut command = self.testbed.on(node, "taskset");
-        command.args(["-c", &list]).arg(binary).args(words).args(["--json", "-"]).stdin(Stdio::null());
-        command.env("XDG_DATA_HOME", &self.bench.folder).env("XDG_CACHE_HOME", &self.bench.folder);
-        let output = command.output().context("cannot run trimtab")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(matches!(output.status.code(), Some(0 | 1)), "trimtab {}: {}", words.join(" "), said.trim());
-        serde_json::from_slice(&output.stdout).with_context(|| format!("trimtab {} wrote no JSON", words.join(" ")))
+        command.args(["-c", &list]).arg(binary);
+        answer_of(self.bench, command, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
     fn ask_for_links(&self) -> Result<Vec<PathBuf>> {

@@ -5,8 +5,7 @@
 use crate::error::Error;
 use std::fmt;
 use trimtab_track::Job;
-use trimtab_types::BoxError;
-use trimtab_types::{Pid, one_line};
+use trimtab_types::{BoxError, Pid, one_line};
 
 /// Processes that are about to be changed, and then restored.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,8 @@ use crate::spread::Spread;
 use std::collections::BTreeMap;
 use trimtab_measure::host_name;
 use trimtab_track::{Job, RankProcess};
-use trimtab_types::BoxError;
 use trimtab_types::report::{LoopPlace, Report};
-use trimtab_types::{Pid, Rank};
+use trimtab_types::{BoxError, Pid, Rank};
 
 /// Keeps windows.
 pub trait Store: Sync {

@@ -17,10 +17,9 @@ use trimtab_measure::{chosen, dry_run, measure, measure_from_first_call};
 use trimtab_mpi::Group;
 use trimtab_session::{Plan, Refused};
 use trimtab_track::{Job, RankProcess};
-use trimtab_types::BoxError;
 use trimtab_types::context::Context;
 use trimtab_types::report::Report;
-use trimtab_types::{Pid, Rank};
+use trimtab_types::{BoxError, Pid, Rank};
 
 /// How long ranks may take to appear on nodes whose agents are there.
 pub const RANKS_WAIT: Duration = Duration::from_secs(20);

@@ -80,12 +80,13 @@ pub(crate) fn library_function(modules: &Modules, name: &str) -> Option<u64> {
 pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&HandleFacts>) {
     let Some(facts) = facts else { return };
     let address = |name: &str| library_function(modules, name).unwrap_or(0);
-    let world = match facts.comm_world {
+    let handle = |handle: WorldHandle| match handle {
         WorldHandle::Value(value) => value,
         // Asking about the wrong copy of it would end the program.
         WorldHandle::AddressOf(_) if !modules.has_program() => 0,
         WorldHandle::AddressOf(symbol) => modules.object(symbol).map_or(0, |address| address.0),
     };
+    let world = handle(facts.comm_world);
     // Before the library is initialised it must not be asked about anything, and only it knows whether it is.
     let initialized = address("MPI_Initialized");
     if world == 0 || initialized == 0 {
@@ -94,11 +95,7 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     header.initialized.store(initialized, Relaxed);
     header.finalized.store(address("MPI_Finalized"), Relaxed);
     header.comm_world.store(world, Relaxed);
-    let null = match facts.request_null {
-        WorldHandle::Value(value) => value,
-        WorldHandle::AddressOf(symbol) => modules.object(symbol).map_or(0, |address| address.0),
-    };
-    header.request_null.store(null, Relaxed);
+    header.request_null.store(handle(facts.request_null), Relaxed);
     header.in_place.store(facts.in_place, Relaxed);
     header.root.store(i64::from(facts.root) as u64, Relaxed);
     header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);
