@@ -1,13 +1,15 @@
 //! How long messages and collectives took, apart from the time in which one rank waited for another.
 //!
-//! Of a message the entry and return of its send and of its receive are known (see `waits` for how they are matched). The end
-//! of a receive that was posted is the call that waits for it, if that waits for nothing else:
+//! Of a message the entry and return of its send and of its receive are known (see `waits` for how they are matched):
 //!
-//! | the end was called | transfer | waiting |
+//! | the receive was called | transfer | waiting |
 //! |---|---|---|
-//! | before the send | from the send's entry to the end's return | the end's, until the send |
-//! | while the send was inside | from the end's entry to its return | the send's, until then |
-//! | after the send had returned, or for several | hidden: nobody looked when it came | - |
+//! | before the send | from the send's entry to the receive's return | the receive's, until the send |
+//! | while the send was inside | from the receive's entry to its return | the send's, until the receive |
+//! | after the send had returned | hidden: nobody looked when it came | - |
+//!
+//! For a receive that was posted the call counts that waits for it, if that waits for nothing else and was called before the send. Else
+//! it is hidden: other calls of its rank may have taken the message in before.
 //!
 //! Only of the first kind the time is that of the whole way: of the second a part may lie in buffers already. A sender that
 //! comes late moves the receive's wait alone. A collective takes from the last entry to the last return; ranks that came before
@@ -38,7 +40,7 @@ struct Seen {
     /// Its receive was called before it was sent.
     is_ready: bool,
     in_send: u64,
-    /// `None`: it was not for this message alone.
+    /// `None`: that is no time of taking in a message that is there.
     in_receive: Option<u64>,
     error: u64,
 }
@@ -48,10 +50,21 @@ struct Seen {
 pub(crate) struct Message<'a> {
     /// It was sent by this call.
     pub send: &'a CallEvent,
-    /// This one returned with it: the receive, or the wait for it.
+    /// This one returned with it.
     pub end: &'a CallEvent,
-    /// That returned with nothing else.
-    pub is_alone: bool,
+    /// The kind of that call.
+    pub kind: EndKind,
+}
+
+/// The kind of call that returns with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndKind {
+    /// Its receive.
+    Receive,
+    /// A wait for it alone, which was to be received since an earlier call.
+    Wait,
+    /// A wait for others too.
+    WaitForSeveral,
 }
 
 /// One collective.
@@ -65,7 +78,7 @@ struct Met {
 impl Transfers {
     /// A message of which both ends were seen; `error` is how far their clocks may be apart.
     pub(crate) fn add_message(&mut self, pair: (u32, u32), message: Message<'_>, error: u64) {
-        let Message { send, end, is_alone } = message;
+        let Message { send, end, kind } = message;
         let Some(bytes) = send.bytes else { return };
         if end.exit_ticks == 0 || send.exit_ticks == 0 {
             return;
@@ -73,14 +86,20 @@ impl Transfers {
         let (sent, taken) = (send.enter_ticks, end.enter_ticks);
         // Moments that clocks can't tell apart are as good as that.
         let is_ready = taken <= sent.saturating_add(error);
-        // One that also receives stays for that.
-        let is_hidden = !is_alone || (!is_ready && (send.exit_ticks <= taken || send.is_receive));
+        // A send that also receives stays for that.
+        let is_seen = match kind {
+            EndKind::Receive => is_ready || (send.exit_ticks > taken && !send.is_receive),
+            EndKind::Wait => is_ready,
+            EndKind::WaitForSeveral => false,
+        };
+        // A send that only begins may have returned long before its message was there.
+        let was_there = kind == EndKind::Receive && send.completed_ticks == 0;
         let seen = Seen {
-            transfer: (!is_hidden).then(|| end.exit_ticks.saturating_sub(if is_ready { sent } else { taken })),
-            wait: if is_hidden { 0 } else { sent.abs_diff(taken) },
+            transfer: is_seen.then(|| end.exit_ticks.saturating_sub(if is_ready { sent } else { taken })),
+            wait: if is_seen { sent.abs_diff(taken) } else { 0 },
             is_ready,
             in_send: send.exit_ticks.saturating_sub(sent),
-            in_receive: is_alone.then(|| end.exit_ticks.saturating_sub(taken)),
+            in_receive: was_there.then(|| end.exit_ticks.saturating_sub(taken)),
             error,
         };
         self.messages.entry(pair).or_default().entry(bytes).or_default().push(seen);
@@ -204,7 +223,7 @@ mod tests {
     fn seen(send: (u64, u64), receive: (u64, u64)) -> MessageTimes {
         let mut transfers = Transfers::default();
         let (send, end) = (call(send.0, send.1, Some(4096)), call(receive.0, receive.1, None));
-        transfers.add_message((0, 1), Message { send: &send, end: &end, is_alone: true }, 7);
+        transfers.add_message((0, 1), Message { send: &send, end: &end, kind: EndKind::Receive }, 7);
         transfers.messages(|ticks| ticks as f64).remove(0)
     }
 
@@ -244,7 +263,7 @@ mod tests {
         let mut transfers = Transfers::default();
         for bytes in 0..200 {
             let (send, end) = (call(100, 110, Some(bytes)), call(90, 160, None));
-            transfers.add_message((0, 1), Message { send: &send, end: &end, is_alone: true }, 0);
+            transfers.add_message((0, 1), Message { send: &send, end: &end, kind: EndKind::Receive }, 0);
         }
         let times = transfers.messages(|ticks| ticks as f64);
         assert!(times.len() <= SIZES_MAX, "{}", times.len());

@@ -19,7 +19,7 @@
 
 use crate::completions::{Completions, Latest};
 use crate::event::CallEvent;
-use crate::transfers::{Message, Transfers};
+use crate::transfers::{EndKind, Message, Transfers};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitKind, WaitState};
 
@@ -307,8 +307,12 @@ impl Sums {
             for met in latest.unwrap_or(&met[1]) {
                 self.add_message(met, pair, &mut completions);
                 if let (Some(_), Some(end)) = (latest, &met.end) {
-                    let is_alone = met.receive.completes || completions.is_alone(pair.1, &met.receive);
-                    self.transfers.add_message(pair, Message { send: &met.send, end, is_alone }, met.error);
+                    let kind = match met.receive.completes {
+                        true => EndKind::Receive,
+                        false if completions.is_alone(pair.1, &met.receive) => EndKind::Wait,
+                        false => EndKind::WaitForSeveral,
+                    };
+                    self.transfers.add_message(pair, Message { send: &met.send, end, kind }, met.error);
                 }
             }
         }

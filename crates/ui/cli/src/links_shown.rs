@@ -52,8 +52,10 @@ fn pair_lines(text: &mut String, pair: &HostPair) {
         Way::SharedMemory => format!("{one}, shared memory"),
         Way::Network => format!("{one} - {other}"),
     };
-    let split =
-        pair.transfer_s.zip(pair.wait_s).map_or("all came before anybody received".to_owned(), |(transfer, wait)| {
+    let split = pair
+        .transfer_s
+        .zip(pair.wait_s)
+        .map_or("all came while nobody waited for them alone".to_owned(), |(transfer, wait)| {
             format!("{} transfer, {} waiting", seconds_words(transfer), seconds_words(wait))
         });
     let _ = writeln!(text, "{between}  {}  {} messages: {split}", pair.mpi, pair.messages);

@@ -220,6 +220,15 @@ fn a_wait_for_one_message_is_its_end() {
     }
 }
 
+/// The receiver's own send, say, may have taken the message in while the other side was still inside of its send.
+#[test]
+fn a_wait_behind_the_send_says_no_time_of_the_message() {
+    let sender = rank(0, 0, vec![CallEvent { bytes: Some(64), ..call(SEND, 110, 155, 1) }]);
+    let receiver = rank(1, 0, vec![posted_receive(100, 0, 150), wait(150, 151)]);
+    let times = &waits(&[sender, receiver], true, 0).transfers.messages(|ticks| ticks as f64)[0];
+    assert_eq!((times.messages, times.hidden, times.transfer_s, times.receive_s_median), (1, 1, None, None));
+}
+
 /// A message to be received later, for which a wait for sends alone stays.
 #[test]
 fn a_wait_for_sends_waits_for_their_receives() {
