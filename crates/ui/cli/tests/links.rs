@@ -178,15 +178,14 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         let mut own = states.filter(|state| state["function"] == function && state["state"] == "late sender");
         let state = own.next().unwrap_or_else(|| panic!("{function}: {report}"));
         let (time_s, calls) = (number(&state["time_s"]), number(&state["calls"]));
+        // A sender that gets no processor is later still.
         let of_state = ITERATIONS * LATE_S;
-        assert!(
-            (0.8 * of_state..2.0 * of_state).contains(&time_s) && calls >= ITERATIONS,
-            "{mpi:?} {function}: {state}"
-        );
+        assert!(time_s >= 0.8 * of_state && calls >= ITERATIONS, "{mpi:?} {function}: {state}");
         assert_eq!(state["late_ranks"][0]["rank"], 0, "{mpi:?} {function}: {state}");
         let functions = report["functions"].as_array().expect("functions").iter();
         let row = functions.clone().find(|row| row["name"] == function).expect("a row");
         assert_eq!(row["waits_missing"], Value::Null, "{row}");
+        assert!(time_s <= 1.01 * number(&row["time_s"]), "no longer than its calls: {row}");
         let messages = report["messages"].as_array().expect("messages");
         let from_first = messages.iter().find(|row| row["from"] == 0).expect("messages of rank 0");
         // Of several that one call waits for nobody sees when each came.
