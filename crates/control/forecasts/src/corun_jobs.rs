@@ -96,7 +96,33 @@ pub fn corun_jobs(sides: &[CorunSide], at_unix_s: Option<f64>, on: &[String]) ->
         }
         jobs.push(job);
     }
+    let stays: Vec<Stay> = sides.iter().zip(&jobs).map(|(side, job)| Stay::of(side, job)).collect();
+    for (at, job) in jobs.iter_mut().enumerate() {
+        job.left_alone_by = left_alone_by(&stays, at).map(|other| sides[other].name.clone());
+    }
     Ok(jobs)
+}
+
+/// The end of a job's window, and of its iterations by its pace in it, seconds since 1970; `None`: not known, or it is not of jobs that
+/// run together.
+struct Stay {
+    window_ended_s: Option<f64>,
+    gone_s: Option<f64>,
+}
+
+impl Stay {
+    fn of(side: &CorunSide, job: &Job) -> Stay {
+        let window_ended_s = side.window_ended_s().filter(|_| side.is_together);
+        let left_s = job.together_s.zip(job.remaining.count()).map(|(each, count)| count as f64 * each.value);
+        Stay { window_ended_s, gone_s: window_ended_s.zip(left_s).map(|(ended_s, left_s)| ended_s + left_s) }
+    }
+}
+
+/// Of jobs whose windows were together, one that had done its iterations before the window of this one ended.
+fn left_alone_by(stays: &[Stay], at: usize) -> Option<usize> {
+    let window_ended_s = stays[at].window_ended_s?;
+    let is_gone = |other: &usize| stays[*other].gone_s.is_some_and(|gone_s| gone_s < window_ended_s);
+    (0..stays.len()).filter(|other| *other != at).find(is_gone)
 }
 
 /// The hosts of a job's window, and where each stands for.
@@ -144,6 +170,7 @@ fn job(side: &CorunSide, hosts: &[(String, String)], since_s: f64) -> Job {
         remaining,
         alone_s: if counts { each_alone } else { each_alone.and(each(&side.now)) },
         together_s,
+        left_alone_by: None,
         ranks: alone.and_then(|alone| ranks(alone, hosts)),
         profile: side.profile.clone().filter(|_| !side.is_together),
         met: if side.is_together { Vec::new() } else { side.met.clone() },
@@ -264,4 +291,21 @@ pub fn corun_cautions(side: &CorunSide) -> Vec<String> {
         }
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_lasted_longer_than_another_job_is_not_beside_it() {
+        let stay = |window_ended_s: f64, left_s: f64| Stay {
+            window_ended_s: Some(window_ended_s),
+            gone_s: Some(window_ended_s + left_s),
+        };
+        let stays = [stay(100.0, 3.0), stay(104.0, 50.0), Stay { window_ended_s: None, gone_s: None }];
+        assert_eq!([0, 1, 2].map(|at| left_alone_by(&stays, at)), [None, Some(0), None], "the first was over at 103");
+        let stays = [stay(100.0, 5.0), stay(104.0, 50.0)];
+        assert_eq!([0, 1].map(|at| left_alone_by(&stays, at)), [None, None]);
+    }
 }

@@ -3,7 +3,7 @@
 //! Next: `trimtab-weather` for forecasts of series, `grid_answer`, which uses them.
 
 use crate::error::Error;
-use trimtab_grid::{Facts, Host, Link, Looked};
+use trimtab_grid::{Facts, Host, Link, Looked, Next};
 use trimtab_store::{History, SeriesName, Store};
 use trimtab_weather::soon;
 
@@ -75,7 +75,7 @@ fn looked(store: &Store, name: &SeriesName, now_unix_s: f64) -> Result<Option<Lo
     let (times_s, values): (Vec<f64>, Vec<f64>) = values.iter().map(|one| (one.at_unix_s, one.value)).unzip();
     let Some((at_s, value)) = times_s.last().copied().zip(values.last().copied()) else { return Ok(None) };
     let soon = soon(&times_s, &values, now_unix_s, (0.0, f64::INFINITY)).ok();
-    let soon = soon.and_then(|soon| Some((soon.value, Some(soon.lower.zip(soon.upper)?))));
-    let (value, ends) = soon.unwrap_or((value, None));
-    Ok(Some(Looked { value, ends, age_s: now_unix_s - at_s }))
+    let next =
+        soon.and_then(|soon| Some(Next { value: soon.value, ends: soon.lower.zip(soon.upper)?, step_s: soon.step_s }));
+    Ok(Looked::in_series(Some(value), next, now_unix_s - at_s))
 }

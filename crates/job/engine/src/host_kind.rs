@@ -2,8 +2,9 @@
 //!
 //! Next: `benchmark`, whose runs hold for this kind.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
-use std::time::Instant;
+use std::time::Duration;
 use trimtab_routine::{HostKind, Speed};
 
 /// Each kind of work is done so often; the fastest counts, which nobody disturbed.
@@ -24,12 +25,11 @@ pub fn host_name() -> String {
 pub fn host_kind_here() -> HostKind {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let limit = text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    kind_of(&text("/proc/cpuinfo"), &text("/proc/meminfo"), &limit, processors)
+    kind_of(&text("/proc/cpuinfo"), &text("/proc/meminfo"), &limit)
 }
 
-/// From the texts that the kernel shows.
-fn kind_of(cpuinfo: &str, meminfo: &str, limit_khz: &str, processors: usize) -> HostKind {
+/// From the texts that the kernel shows. All processors of the host count, also those that whoever asks may not use.
+fn kind_of(cpuinfo: &str, meminfo: &str, limit_khz: &str) -> HostKind {
     let of = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
@@ -39,7 +39,7 @@ fn kind_of(cpuinfo: &str, meminfo: &str, limit_khz: &str, processors: usize) -> 
     let memory = of(meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     HostKind {
         processor: of(cpuinfo, "model name").unwrap_or_else(|| "unknown processor".to_owned()),
-        processors,
+        processors: cpuinfo.lines().filter(|line| line.starts_with("processor\t")).count().max(1),
         clock_mhz: ((clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ) as u64,
         memory_gib: (memory.unwrap_or(0.0) / f64::from(1 << 20)).round() as u64,
     }
@@ -50,13 +50,20 @@ pub fn speed_here() -> Speed {
     Speed { compute_per_s: STEPS as f64 / least_s(compute), memory_bytes_per_s: memory() }
 }
 
+/// In processor time: what others take of the processor is the share that a process gets, and no part of the speed.
 fn least_s(mut work: impl FnMut()) -> f64 {
     let mut turn = || {
-        let begun = Instant::now();
+        let begun = processor_time();
         work();
-        begun.elapsed().as_secs_f64()
+        processor_time().saturating_sub(begun).as_secs_f64()
     };
     (0..TURNS).map(|_| turn()).fold(f64::INFINITY, f64::min).max(1e-9)
+}
+
+/// The processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 fn compute() {
@@ -85,13 +92,18 @@ mod tests {
 
     #[test]
     fn kinds_are_read_from_what_the_kernel_shows() {
-        let cpuinfo =
-            "processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\ncpu MHz\t\t: 2593.904\n\nmodel name\t: other\n";
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\ncpu MHz\t\t: 2593.904\n\nprocessor\t: 1\nmodel name\t: other\n";
         let meminfo = "MemTotal:       24604240 kB\nMemFree: 1 kB\n";
-        let kind = kind_of(cpuinfo, meminfo, "", 4);
-        assert_eq!(kind.words(), "Some CPU @ 2.60GHz, 4 processors, 2600 MHz, 23 GiB");
-        assert_eq!(kind_of(cpuinfo, meminfo, "3500000\n", 4).clock_mhz, 3500);
-        assert_eq!(kind_of("", "", "", 1).words(), "unknown processor, 1 processors, 0 MHz, 0 GiB");
+        let kind = kind_of(cpuinfo, meminfo, "");
+        assert_eq!(kind.words(), "Some CPU @ 2.60GHz, 2 processors, 2600 MHz, 23 GiB");
+        assert_eq!(kind_of(cpuinfo, meminfo, "3500000\n").clock_mhz, 3500);
+        assert_eq!(kind_of("", "", "").words(), "unknown processor, 1 processors, 0 MHz, 0 GiB");
+    }
+
+    #[test]
+    fn time_without_a_processor_is_no_part_of_the_speed() {
+        let slept = Duration::from_millis(30);
+        assert!(least_s(|| std::thread::sleep(slept)) < slept.as_secs_f64() / 10.0);
     }
 
     #[test]

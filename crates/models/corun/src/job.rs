@@ -66,6 +66,8 @@ pub struct Job {
     pub alone_s: Result<Between, Unknown>,
     /// Seconds of one iteration, measured together with all the others; `None`: they have not met.
     pub together_s: Option<Between>,
+    /// One of the others that ended, by its pace, before the window of this one was over: this is no pace beside it.
+    pub left_alone_by: Option<String>,
     /// Its ranks, or why their use of processors is not known.
     pub ranks: Result<Vec<RankUse>, Unknown>,
     /// Its answer to pressure, where it was probed on the host on which they meet.

@@ -13,6 +13,7 @@ fn measured(at: usize, (left, alone_s, slowdown): (u64, f64, f64)) -> Job {
         remaining: Remaining::Exactly(left),
         alone_s: Ok(Between::of_mean(alone_s, Some(0.02 * alone_s))),
         together_s: Some(Between::of_mean(alone_s * slowdown, Some(0.02 * alone_s))),
+        left_alone_by: None,
         ranks: Err(Unknown::NoRank),
         profile: None,
         met: Vec::new(),
@@ -29,6 +30,7 @@ fn predicted(at: usize, (left, alone_s, begins_s): (u64, f64, f64), ranks: Vec<(
     Job {
         begins_s,
         together_s: None,
+        left_alone_by: None,
         ranks: Ok(ranks.into_iter().map(rank).collect()),
         ..measured(at, (left, alone_s, 1.0))
     }

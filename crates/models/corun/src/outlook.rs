@@ -163,6 +163,9 @@ impl View<'_> {
             return Ok(Between::exactly(1.0));
         }
         match (self.method, job.together_s) {
+            (Method::Together, Some(_)) if job.left_alone_by.is_some() => {
+                Err(Unknown::LeftAlone { other: job.left_alone_by.clone().unwrap_or_default() })
+            }
             (Method::Together, Some(together)) => Ok(together.over(job.alone_s.clone()?)),
             _ => {
                 let all = vec![true; self.jobs.len()];
@@ -359,6 +362,7 @@ mod tests {
             remaining: Remaining::Exactly(remaining),
             alone_s: Ok(Between::of_mean(alone_s, Some(0.01 * alone_s))),
             together_s: together_s.map(|mean| Between::of_mean(mean, Some(0.01 * mean))),
+            left_alone_by: None,
             ranks: Err(Unknown::NoPlace { rank: 0 }),
             profile: None,
             met: Vec::new(),
@@ -427,6 +431,10 @@ mod tests {
     fn a_job_that_has_ended_meanwhile_ended_then() {
         let mut over = job("a", 10, 1.0, Some(2.0));
         over.since_s = 25.0;
+        let left_alone = Job { left_alone_by: Some("a".to_owned()), ..job("b", 40, 1.0, Some(2.0)) };
+        let found = forecast(&[over.clone(), left_alone]).unwrap();
+        let slowdown = found.jobs[1].slowdown.clone().unwrap_err();
+        assert_eq!(slowdown.to_string(), "a ended, by its pace, before the window of this one was over");
         let found = forecast(&[over, job("b", 40, 1.0, Some(2.0))]).unwrap();
         let (a, b) = (&found.jobs[0], &found.jobs[1]);
         let end = a.end_s.clone().unwrap();

@@ -108,6 +108,7 @@ mod tests {
             remaining: Remaining::Exactly(10),
             alone_s: Ok(Between::exactly(1.0)),
             together_s: None,
+            left_alone_by: None,
             ranks: Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted, computing: Some(computing) }]),
             profile: None,
             met: Vec::new(),

@@ -316,6 +316,7 @@ mod tests {
             remaining: Remaining::Exactly(100),
             alone_s: Ok(Between::exactly(1.0)),
             together_s: None,
+            left_alone_by: None,
             ranks: Ok(vec![RankUse { host: "n1".to_owned(), processors: vec![0], wanted: 1.0, computing: Some(0.5) }]),
             profile: Some(Profile { sharing: Some(curve(&[(0.5, 1.6), (1.0, slowed)])), ..profile(None, None) }),
             met: Vec::new(),

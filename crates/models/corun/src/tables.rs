@@ -27,6 +27,7 @@ fn job(name: &str, together_s: f64, alone: Result<f64, Unknown>) -> Job {
         remaining: Remaining::Exactly(100),
         alone_s: alone.map(|alone_s| Between::exactly(alone_s / 100.0)),
         together_s: Some(Between::exactly(together_s / 100.0)),
+        left_alone_by: None,
         ranks: Err(Unknown::NoRank),
         profile: None,
         met: Vec::new(),

@@ -69,6 +69,12 @@ pub enum Unknown {
         /// The job.
         job: String,
     },
+    /// It was not beside the other one all the time.
+    #[error("{other} ended, by its pace, before the window of this one was over")]
+    LeftAlone {
+        /// The other one.
+        other: String,
+    },
     /// By its pace it has ended.
     #[error("{job} has done its iterations, by its pace")]
     Over {

@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
             return Err(Error::Stale { what: words, age_s, age_max_s: self.facts.age_max_s });
         }
         self.aged(figure.age_s);
-        let Figure { quantity, age_s, caution } = figure.clone();
+        let Figure { quantity, age_s, caution, .. } = figure.clone();
         Ok(self.ledger.note(Note { words, quantity, age_s, caution }, ""))
     }
 

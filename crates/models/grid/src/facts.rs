@@ -15,12 +15,33 @@ pub struct Figure {
     pub age_s: Option<f64>,
     /// A sentence about its interval that a reader has to know, e.g. that it comes from one probe only.
     pub caution: Option<String>,
+    /// The newest value, if `quantity` is the one that is forecast to come next.
+    pub newest: Option<Newest>,
+}
+
+/// The newest value of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Newest {
+    /// The value.
+    pub value: f64,
+    /// From this value to the next, seconds, above zero.
+    pub step_s: f64,
 }
 
 impl Figure {
     /// One that was given, without an age.
     pub fn given(quantity: Quantity) -> Figure {
-        Figure { quantity, age_s: None, caution: None }
+        Figure { quantity, age_s: None, caution: None, newest: None }
+    }
+
+    /// Its value in the middle of something that lasts so long from now: on the line from the newest value to the next one. The
+    /// interval is the next one's, and holds it.
+    fn during(&self, lasts_s: f64) -> Figure {
+        let Some(Newest { value: newest, step_s }) = self.newest else { return self.clone() };
+        let since_s = self.age_s.unwrap_or(0.0).max(0.0) + lasts_s / 2.0;
+        let value = newest + (since_s / step_s).min(1.0) * (self.quantity.value - newest);
+        let ends = self.quantity.ends().map(|(lower, upper)| (lower.min(value), upper.max(value)));
+        Figure { quantity: Quantity::with(value, ends), ..self.clone() }
     }
 
     fn check(&self, what: impl Fn() -> String, least: f64, most: f64, expected: &'static str) -> Result<(), Error> {
@@ -134,6 +155,20 @@ impl Facts {
         known.software = host.software.or(known.software.take());
         known.send_bytes_per_s = host.send_bytes_per_s.or(known.send_bytes_per_s);
         known.receive_bytes_per_s = host.receive_bytes_per_s.or(known.receive_bytes_per_s);
+    }
+
+    /// True if shares of processors change with how long a plan lasts.
+    pub(crate) fn is_of_a_time(&self) -> bool {
+        self.hosts.values().any(|host| host.cpu_share.as_ref().is_some_and(|share| share.newest.is_some()))
+    }
+
+    /// The same for a plan that lasts so long, with the shares of processors of that time.
+    pub(crate) fn during(&self, lasts_s: f64) -> Facts {
+        let mut facts = self.clone();
+        for share in facts.hosts.values_mut().filter_map(|host| host.cpu_share.as_mut()) {
+            *share = share.during(lasts_s);
+        }
+        facts
     }
 
     /// True if something is known of this host.

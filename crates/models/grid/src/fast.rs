@@ -215,3 +215,31 @@ fn intervals_add_up_by_squares_and_shared_figures_move_together() {
     assert!((end.value - 7.0).abs() < 1e-9 && (upper - 7.5).abs() < 1e-9 && (lower - 6.5).abs() < 1e-9, "{end:?}");
     assert_eq!(answer.is_choice_sure, Some(false), "both rest on the same figures and end at the same time");
 }
+
+#[test]
+fn a_short_plan_has_the_share_of_now_and_a_long_one_that_which_comes_next() {
+    // Half of a processor now; nine tenths are said to come ten seconds after.
+    let took_s = |alone_s: f64, age_s: f64| {
+        let next = crate::Next { value: 0.9, ends: (0.4, 1.0), step_s: 10.0 };
+        let share = crate::Looked::in_series(Some(0.5), Some(next), age_s).map(crate::Looked::share);
+        let mut facts = Facts { age_max_s: 600.0, ..Facts::default() };
+        facts.add_host("h", Host { cpu_share: share, ..Host::default() });
+        let step = crate::Step {
+            run: Some("r".to_owned()),
+            on: Some("h".to_owned()),
+            seconds: Some(crate::Written::Object { value: alone_s, lower: alone_s, upper: alone_s }),
+            ..crate::Step::default()
+        };
+        let plan = Plan::new(BTreeMap::new(), vec![crate::Alternative { name: "a".to_owned(), steps: vec![step] }]);
+        compare(&plan, &facts, &Nobody).expect("a time").alternatives[0].end_s.expect("a time")
+    };
+    let share = |alone_s: f64, age_s: f64| alone_s / took_s(alone_s, age_s).value;
+    assert!((share(1e-6, 0.0) - 0.5).abs() < 1e-6);
+    // It lasts 2 s with the share of now: one of ten seconds on the way.
+    assert!((share(1.0, 0.0) - 0.54).abs() < 1e-9, "{}", share(1.0, 0.0));
+    assert!((share(1.0, 5.0) - (0.5 + 0.4 * 4.0 / 7.0)).abs() < 1e-9, "{}", share(1.0, 5.0));
+    assert!((share(1.0, 10.0) - 0.9).abs() < 1e-9);
+    assert!((share(100.0, 0.0) - 0.9).abs() < 1e-9);
+    let ends = took_s(1.0, 0.0).ends().expect("an interval");
+    assert!(ends.0 <= 1.0 + 1e-9 && ends.1 >= 2.5 - 1e-9, "it is that of what comes next: {ends:?}");
+}

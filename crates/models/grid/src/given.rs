@@ -72,7 +72,7 @@ impl Facts {
             return Err(Error::FactsVersion { version: given.version, understood: FACTS_VERSION });
         }
         let age_s = given.made_unix_s.map(|made_unix_s| now_unix_s - made_unix_s);
-        let figure = |written: Written| Figure { quantity: written.into(), age_s, caution: None };
+        let figure = |written: Written| Figure { age_s, ..Figure::given(written.into()) };
         for (name, host) in given.hosts {
             let GivenHost { cpu_share, memory_free_bytes, software, send_bytes_per_s, receive_bytes_per_s } = host;
             let (cpu_share, memory_free_bytes) = (cpu_share.map(figure), memory_free_bytes.map(figure));

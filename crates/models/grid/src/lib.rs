@@ -26,9 +26,9 @@ mod share;
 
 pub use data::{Data, Element, Shape, in_bytes};
 pub use error::{DataFault, Error};
-pub use facts::{Facts, Figure, Host, Link};
+pub use facts::{Facts, Figure, Host, Link, Newest};
 pub use given::{FACTS_VERSION, GivenFacts, GivenHost, GivenLink};
-pub use looked::Looked;
+pub use looked::{Looked, Next};
 pub use outlook::{Answer, Outlook, StepKind, StepOutlook, compare};
 pub use plan::{Alternative, Argument, PLAN_VERSION, Plan, Step, Transfers};
 pub use quantity::{Quantity, SHARE_INSIDE, Written};

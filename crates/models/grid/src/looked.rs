@@ -2,7 +2,7 @@
 //!
 //! Next: `facts`, which they become.
 
-use crate::facts::{Figure, Link};
+use crate::facts::{Figure, Link, Newest};
 use crate::quantity::Quantity;
 
 /// A transfer took within this share of the time that one probe told (`limited_links_are_measured_as_they_are`).
@@ -21,19 +21,45 @@ pub struct Looked {
     pub ends: Option<(f64, f64)>,
     /// Its age, seconds.
     pub age_s: f64,
+    /// The newest one, if the value is the one that is forecast to come next.
+    pub newest: Option<Newest>,
+}
+
+/// The value of a series that is forecast to come next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Next {
+    /// The value.
+    pub value: f64,
+    /// Its interval.
+    pub ends: (f64, f64),
+    /// It is of so many seconds after the newest one.
+    pub step_s: f64,
 }
 
 impl Looked {
+    /// The next value of a series, where one is forecast with an interval, else the newest; `None`: there is neither.
+    pub fn in_series(newest: Option<f64>, next: Option<Next>, age_s: f64) -> Option<Looked> {
+        match next {
+            Some(Next { value, ends, step_s }) => {
+                let newest = newest.filter(|_| step_s > 0.0).map(|value| Newest { value, step_s });
+                Some(Looked { value, ends: Some(ends), age_s, newest })
+            }
+            None => newest.map(|value| Looked { value, ends: None, age_s, newest: None }),
+        }
+    }
+
     /// As a figure.
     pub fn figure(self) -> Figure {
-        Figure { quantity: Quantity::with(self.value, self.ends), age_s: Some(self.age_s), caution: None }
+        let quantity = Quantity::with(self.value, self.ends);
+        Figure { quantity, age_s: Some(self.age_s), caution: None, newest: self.newest }
     }
 
     /// As the share of a processor.
     pub fn share(self) -> Figure {
         let within = |value: f64| value.clamp(SHARE_LEAST, 1.0);
         let ends = self.ends.map(|(lower, upper)| (within(lower), within(upper)));
-        Looked { value: within(self.value), ends, ..self }.figure()
+        let newest = self.newest.map(|newest| Newest { value: within(newest.value), ..newest });
+        Looked { value: within(self.value), ends, newest, ..self }.figure()
     }
 }
 

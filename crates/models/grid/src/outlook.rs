@@ -102,6 +102,16 @@ pub struct StepOutlook {
 pub fn compare(plan: &Plan, facts: &Facts, routines: &dyn Routines) -> Result<Answer, Error> {
     plan.check()?;
     facts.check()?;
+    if !facts.is_of_a_time() {
+        return at_once(plan, facts, routines);
+    }
+    let now = at_once(plan, &facts.during(0.0), routines)?;
+    let lasts_s = now.chosen.and_then(|chosen| Some(now.alternatives[chosen].end_s?.value));
+    lasts_s.map_or(Ok(now), |lasts_s| at_once(plan, &facts.during(lasts_s), routines))
+}
+
+/// The same with figures that are of one time.
+fn at_once(plan: &Plan, facts: &Facts, routines: &dyn Routines) -> Result<Answer, Error> {
     let mut ledger = Ledger::default();
     let mut all = Vec::new();
     for one in &plan.alternatives {

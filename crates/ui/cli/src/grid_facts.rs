@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use trimtab_controller::forecasts::grid::{FACTS_VERSION, Facts, GivenFacts, Host, Link, Looked, Plan};
+use trimtab_controller::forecasts::grid::{FACTS_VERSION, Facts, GivenFacts, Host, Link, Looked, Next, Plan};
 use trimtab_controller::forecasts::{FactsFrom, add_stored};
 use trimtab_controller::{Client, host_of_agent, link_of_pair};
 use trimtab_engine::own;
@@ -108,6 +108,7 @@ struct SaidSoon {
     value: f64,
     lower: Option<f64>,
     upper: Option<f64>,
+    step_s: f64,
 }
 
 #[derive(Deserialize)]
@@ -134,9 +135,11 @@ fn add_said(facts: &mut Facts, said: &Said, options: &GridOptions) -> anyhow::Re
         let Some(figure) = said.figures.get(key) else { return Ok(None) };
         ensure!(figure.unit == unit, "{key} is in {:?}, and {unit:?} is what it has to be in", figure.unit);
         let age_s = since_s + figure.age_s;
-        let soon = figure.soon.as_ref().and_then(|soon| Some((soon.value, soon.lower.zip(soon.upper)?)));
-        let soon = soon.map(|(value, ends)| Looked { value, ends: Some(ends), age_s });
-        Ok(soon.or_else(|| Some(Looked { value: figure.value?, ends: None, age_s })))
+        let next = figure
+            .soon
+            .as_ref()
+            .and_then(|soon| Some(Next { value: soon.value, ends: soon.lower.zip(soon.upper)?, step_s: soon.step_s }));
+        Ok(Looked::in_series(figure.value, next, age_s))
     };
     let host = host_of(&said.host, options);
     let (cpu_share, memory_free_bytes) = (looked(SHARE)?.map(Looked::share), looked(MEMORY)?.map(Looked::figure));
