@@ -96,8 +96,8 @@ struct Asked {
     ends: Ends,
     /// By formula 7, of the one that ends last.
     if_all_stayed: f64,
-    /// Measured slowdown of each.
-    slowdowns: Vec<f64>,
+    /// Measured slowdown of each; `None`: it was not beside the other one all the time.
+    slowdowns: Vec<Option<f64>>,
     /// The same by short windows; `None`: it had ended by then.
     short: [Option<f64>; 2],
 }
@@ -118,6 +118,9 @@ struct Outcome {
     /// Slowdown of the job that ends first by short windows, and over its whole run; `None`: it was not beside the other all the time.
     short: Option<(f64, f64)>,
     programs: [&'static str; 2],
+    /// Progress of both together while both ran, by whole runs: the sum of 1 over slowdown; as it was, and as predicted before they
+    /// ever met.
+    progress: (f64, f64),
 }
 
 /// Measures all pairs.
@@ -234,7 +237,8 @@ fn predicted(bench: &Bench, alone: [&Path; 2]) -> Result<(String, Vec<f64>)> {
     let files = alone.map(|file| file.display().to_string());
     let found = answer(bench, &words.chain(files).collect::<Vec<_>>())?;
     let method = found.pointer("/method").and_then(Value::as_str).unwrap_or("?").to_owned();
-    Ok((method, slowdowns(&found)?))
+    let known = slowdowns(&found).into_iter().collect::<Option<Vec<f64>>>();
+    Ok((method, known.context("a slowdown is not predicted")?))
 }
 
 fn outcome(
@@ -256,7 +260,10 @@ fn outcome(
         }
     }
     let found = found.context("no run was forecast")?;
-    let beside = |said: &[f64]| said.iter().copied().zip(found.slowdowns.iter().copied()).collect();
+    let beside = |said: &[f64]| {
+        let both = said.iter().copied().zip(found.slowdowns.iter().copied());
+        both.filter_map(|(said, measured)| Some((said, measured?))).collect()
+    };
     Ok(Outcome {
         name: String::new(),
         truths: runs.iter().copied().map(in_order).collect(),
@@ -270,7 +277,18 @@ fn outcome(
             .flatten()
             .and_then(|(job, whole)| Some((found.short[job]?, whole))),
         programs: [a.name, b.name],
+        progress: (progress_of([a, b], &runs, offset_s)?, before.1.iter().map(|slowdown| slowdown.recip()).sum()),
     })
+}
+
+/// Progress of two jobs while both ran: the time that they would have taken alone for what they did then, over the time that it took.
+fn progress_of(known: [&Known; 2], runs: &[[f64; 2]], offset_s: f64) -> Result<f64> {
+    let of = |run: &[f64; 2]| {
+        let (first, last) = in_order(*run);
+        let alone_s: f64 = known.iter().map(|one| one.run_s).sum();
+        (alone_s - offset_s - (last - first)) / (first - offset_s)
+    };
+    Ok(Spread::of(runs.iter().map(of).collect()).context("no run")?.median)
 }
 
 /// The job that ends first of two that began at once, and its slowdown over its whole run, without what is no iteration.
@@ -341,7 +359,7 @@ fn asked(bench: &Bench, known: [&Known; 2], running: [&Running; 2], begun_unix_s
     let if_all_stayed = stayed_first?.max(stayed_second?);
     // The forecast comes first: a job may end before these.
     let short = [0, 1].map(|job| by_short(bench, &jobs[job], known[job]).ok());
-    Ok(Asked { ends: in_order([first, second]), if_all_stayed, slowdowns: slowdowns(&found)?, short })
+    Ok(Asked { ends: in_order([first, second]), if_all_stayed, slowdowns: slowdowns(&found), short })
 }
 
 /// When a job ends, seconds from the forecast.
@@ -350,8 +368,8 @@ fn end_of(found: &Value, job: usize) -> Result<f64> {
     number(found, &format!("/jobs/{job}/end_s/value")).with_context(|| why.to_owned())
 }
 
-fn slowdowns(found: &Value) -> Result<Vec<f64>> {
-    [0, 1].into_iter().map(|job| number(found, &format!("/jobs/{job}/slowdown/value"))).collect()
+fn slowdowns(found: &Value) -> Vec<Option<f64>> {
+    [0, 1].into_iter().map(|job| number(found, &format!("/jobs/{job}/slowdown/value")).ok()).collect()
 }
 
 /// Percent by which `forecast` is off the median of `truths`, and by which it is off beyond their spread.
@@ -399,10 +417,9 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     rows
 }
 
-/// Progress of a pair together: by what was predicted, and by what was measured, mean over offsets.
+/// Progress of a pair together, mean over offsets.
 fn progress(outcomes: &[Outcome], pair: [&str; 2], of: fn(&(f64, f64)) -> f64) -> f64 {
-    let all = outcomes.iter().filter(|one| one.programs == pair);
-    let each: Vec<f64> = all.map(|one| one.slowdowns.iter().map(|both| of(both).recip()).sum()).collect();
+    let each: Vec<f64> = outcomes.iter().filter(|one| one.programs == pair).map(|one| of(&one.progress)).collect();
     each.iter().sum::<f64>() / each.len().max(1) as f64
 }
 
@@ -417,7 +434,7 @@ fn better_row(outcomes: &[Outcome]) -> Row {
                 continue;
             }
             let by = |of: fn(&(f64, f64)) -> f64| progress(outcomes, *one, of) / progress(outcomes, *other, of);
-            let (predicted, measured) = (by(|both| both.0), by(|both| both.1));
+            let (measured, predicted) = (by(|both| both.0), by(|both| both.1));
             asked += 1;
             right += usize::from((predicted > 1.0) == (measured > 1.0) || (measured - 1.0).abs() < AS_GOOD);
         }
@@ -446,6 +463,7 @@ fn figures(outcomes: &[Outcome]) -> Value {
             "predicted": one.method,
             "slowdowns_met_measured": one.met,
             "slowdown_short_whole": one.short,
+            "progress_measured_predicted": one.progress,
         })
     };
     outcomes.iter().map(one).collect()

@@ -34,12 +34,12 @@ const BUSY: &str = "import os, sys, threading\n\
 const CLIENT: usize = 1;
 const SERVERS: [(usize, &str, u32); 2] = [(2, "s1", 0), (3, "s2", 1)];
 /// Of each node's link.
-const RATE: &str = "200mbit";
+const RATE: &str = "1gbit";
 /// A host takes from several senders at once what each may send.
-const RECEIVES_BYTES_PER_S: f64 = 1e8;
+const RECEIVES_BYTES_PER_S: f64 = 1e9;
 /// Rows of the matrices, and of those that the model is fitted on.
-const ROWS: u32 = 1200;
-const FITTED_ROWS: &str = "n=400,500,600,700,850,1000,1150,1300,1450";
+const ROWS: u32 = 2000;
+const FITTED_ROWS: &str = "n=700,850,1000,1200,1400,1650,1900,2150,2400";
 /// Numbers that an addition goes over, a hundred times.
 const NUMBERS: u32 = 60_000;
 const FITTED_NUMBERS: &str = "n=20000,30000,40000,50000,70000,90000,120000";
@@ -59,6 +59,8 @@ struct Done {
     said_s: f64,
     ends_s: Option<(f64, f64)>,
     took_s: f64,
+    /// Each step's beginning and end, forecast and as it was, in words.
+    steps: Vec<String>,
 }
 
 /// Plans, does, and judges.
@@ -210,13 +212,15 @@ impl<'a> Nodes<'a> {
             let plan = self.plan(way)?;
             let answer = self.forecast(&plan)?;
             let steps = answer.pointer("/alternatives/0/steps").and_then(Value::as_array).context("no steps")?;
-            let took_s = hands.follow(self, &plan, steps)?;
+            let times = hands.follow(self, &plan, steps)?;
+            let took_s = times.iter().map(|(_, ended_s)| *ended_s).fold(0.0, f64::max);
             let one = Done {
                 way: (*name).to_owned(),
                 load,
                 said_s: number(&answer, "/value")?,
                 ends_s: number(&answer, "/lower").ok().zip(number(&answer, "/upper").ok()),
                 took_s,
+                steps: steps.iter().zip(&times).map(|(step, times)| step_told(step, *times)).collect(),
             };
             eprintln!("  product: {}, busy {load:?}: {:.2} s forecast, {took_s:.2} s taken", one.way, one.said_s);
             done.push(one);
@@ -252,6 +256,19 @@ impl<'a> Nodes<'a> {
     }
 }
 
+/// A step in words: from when to when it was forecast, and was.
+fn step_told(step: &Value, (begun_s, ended_s): (f64, f64)) -> String {
+    let hosts =
+        step["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(" > ");
+    let said = |pointer: &str| step.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    format!(
+        "{} on {hosts}: {:.3} to {:.3} s forecast, {begun_s:.3} to {ended_s:.3} s taken",
+        step["what"].as_str().unwrap_or("?"),
+        said("/begins_s"),
+        said("/ends_s/value"),
+    )
+}
+
 /// Steps of a way: where, what is taken, what is given.
 type Step = (&'static str, [&'static str; 2], &'static str);
 
@@ -282,8 +299,9 @@ impl Hands {
         let (tell, said) = channel();
         let mut of_node = Vec::new();
         for node in CLIENT..=SERVERS.len() + 1 {
-            let mut command = testbed.on(node, "python3");
-            command.args(["-c", HAND]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            // In a session of its own, as on a server: the kernel shares processors out among sessions, and nodes have one kernel.
+            let mut command = testbed.on(node, "setsid");
+            command.args(["--wait", "python3", "-c", HAND]).stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = Guarded(command.spawn().context("cannot run python3")?);
             let stdin = child.0.stdin.take().context("no stdin")?;
             let mut lines = BufReader::new(child.0.stdout.take().context("no stdout")?).lines();
@@ -294,18 +312,22 @@ impl Hands {
         Ok(Hands { of_node, said })
     }
 
-    /// Does the steps as the answer lists them; how long all took, seconds.
-    fn follow(&mut self, nodes: &Nodes<'_>, plan: &Value, steps: &[Value]) -> Result<f64> {
+    /// Does the steps as the answer lists them; when each began and ended, seconds.
+    fn follow(&mut self, nodes: &Nodes<'_>, plan: &Value, steps: &[Value]) -> Result<Vec<(f64, f64)>> {
         let mut course = Course::of(nodes, plan, steps)?;
         let begun = Instant::now();
+        let mut times = vec![(0.0, 0.0); steps.len()];
         while !course.is_over() {
             for (at, node, order) in course.begin(&self.of_node) {
+                times[at].0 = begun.elapsed().as_secs_f64();
                 writeln!(self.of_node[node - CLIENT].1, "{at} {order}").context("a node does not listen")?;
             }
             let said = self.said.recv_timeout(STEP_LIMIT).context("a step takes too long")?;
-            course.end(said.trim().parse().with_context(|| format!("a step failed: {said}"))?);
+            let at: usize = said.trim().parse().with_context(|| format!("a step failed: {said}"))?;
+            times.get_mut(at).context("no such step")?.1 = begun.elapsed().as_secs_f64();
+            course.end(at);
         }
-        Ok(begun.elapsed().as_secs_f64())
+        Ok(times)
     }
 }
 
@@ -438,6 +460,7 @@ fn rows(what: &str, done: &[Done]) -> Vec<Row> {
         .map(|one| {
             json!({
                 "way": one.way, "busy": one.load, "said_s": one.said_s, "ends_s": one.ends_s, "took_s": one.took_s,
+                "steps": one.steps,
             })
         })
         .collect();
