@@ -246,15 +246,16 @@ impl Judged {
         let percent: fn(&Told) -> f64 = |told| 100.0 * told.beyond_spread() / told.median();
         let inside: Vec<&Told> = self.inside.iter().collect();
         let memory: Vec<f64> = self.memory.iter().map(Told::off_percent).collect();
-        let median = Row::median_at_most(
-            what("unseen sizes of 0.1 s and more, median"),
+        let raw = Row::no_bar(
+            what("unseen sizes of 0.1 s and more, off the median"),
             "% off",
             &all(&long, Told::off_percent),
-            MEDIAN_PERCENT_MAX,
         );
+        let beyond = all(&long, percent);
         vec![
-            Row { figures: self.all_figures(), ..median },
-            Row::at_most(what("beyond the runs' own spread"), "% off", &all(&long, percent), EACH_PERCENT_MAX),
+            Row { figures: self.all_figures(), ..raw },
+            Row::median_at_most(what("beyond the runs' own spread, median"), "% off", &beyond, MEDIAN_PERCENT_MAX),
+            Row::at_most(what("beyond the runs' own spread"), "% off", &beyond, EACH_PERCENT_MAX),
             Row::at_most(
                 what("unseen sizes below 0.1 s, beyond the runs' own spread"),
                 "ms off",

@@ -211,10 +211,14 @@ impl Model {
     fn by(&self, piece: &Piece, sizes: &[f64]) -> Forecast {
         let value = piece.value(sizes);
         let half = piece.half_width + piece.growth * piece.doublings_outside(sizes);
-        let width = half.hypot(DEVIATIONS * self.noise) * value.hypot(self.fixed);
+        let share = half.hypot(DEVIATIONS * self.noise);
+        let width = share * value.hypot(self.fixed);
         // Between neighbours that are followed all sums say the same.
         let rivals = piece.rivals.iter().filter(|_| !piece.follows(sizes)).map(|rival| sum(rival, sizes));
-        let (low, high) = rivals.fold((value, value), |(low, high), rival| (low.min(rival), high.max(rival)));
+        // Growth that rose inside the range may rise no more, as once all data are out of a cache.
+        let steady = self.steadily(sizes).map(|[least, most]| [least / (1.0 + share), most * (1.0 + share)]);
+        let others = rivals.chain(steady.into_iter().flatten());
+        let (low, high) = others.fold((value, value), |(low, high), other| (low.min(other), high.max(other)));
         let beside = |is_meant: fn(f64, f64, f64) -> Option<f64>| {
             let all = self.parameters.iter().zip(sizes).zip(self.least.iter().zip(&self.most));
             let found =
@@ -231,6 +235,41 @@ impl Model {
             below: beside(|size, least, _| (size < least).then(|| size / least)),
             at_break: false,
         }
+    }
+}
+
+impl Model {
+    /// The values beyond the range if it went on to grow as in the lower and in the upper half of the range, in proportion to
+    /// sizes: the least first. `None`: all sizes are inside, or it did not grow there.
+    fn steadily(&self, sizes: &[f64]) -> Option<[f64; 2]> {
+        let most: Vec<f64> = sizes.iter().zip(&self.most).map(|(size, most)| size.min(*most)).collect();
+        let (fixed, grown) = self.parts_at(&most)?;
+        let mut times = [1.0, 1.0];
+        for at in (0..sizes.len()).filter(|at| sizes[*at] > self.most[*at]) {
+            let middle = (self.least[at] * self.most[at]).sqrt();
+            let grown_at = |size: f64| {
+                let mut sizes = most.clone();
+                sizes[at] = size;
+                Some((size, self.parts_at(&sizes)?.1))
+            };
+            let (least, middle, most) = (grown_at(self.least[at])?, grown_at(middle)?, (self.most[at], grown));
+            let power = |(from, before): (f64, f64), (to, after): (f64, f64)| (after / before).ln() / (to / from).ln();
+            let powers = [power(least, middle), power(middle, most)];
+            let beyond = sizes[at] / self.most[at];
+            times[0] *= beyond.powf(powers[0].min(powers[1]));
+            times[1] *= beyond.powf(powers[0].max(powers[1]));
+        }
+        let is_outside = times != [1.0, 1.0] && times.iter().all(|times| times.is_finite());
+        is_outside.then(|| times.map(|times| fixed + grown * times))
+    }
+
+    /// The part of a value that no size changes, and the rest, above zero.
+    fn parts_at(&self, sizes: &[f64]) -> Option<(f64, f64)> {
+        let piece = self.pieces.iter().find(|piece| piece.holds(sizes)).or(self.pieces.last())?;
+        let constant = piece.terms.iter().filter(|fitted| fitted.term.is_constant());
+        let fixed: f64 = constant.map(|fitted| fitted.coefficient).sum();
+        let grown = piece.value(sizes) - fixed;
+        (grown > 0.0).then_some((fixed, grown))
     }
 }
 

@@ -90,6 +90,24 @@ fn a_cube_and_a_square_are_told_apart_and_lead_beyond_the_range() {
 }
 
 #[test]
+fn growth_that_rose_and_rises_no_more_is_in_the_interval() {
+    // An element takes up to twice as long once a cache no longer holds all; at the largest size that was measured nothing is left in it.
+    let truth = |n: f64| 1e-7 * n * (1.0 + ((n / 4e5).log2() / 2.0).clamp(0.0, 1.0));
+    for seed in 0..8 {
+        let model = of_one(&doubled(25_000.0, 13, 2.0_f64.sqrt()), 0.01, seed, truth);
+        for times in [2.0, 4.0] {
+            let size = model.most[0] * times;
+            let forecast = model.at(&[size]).unwrap().unwrap();
+            assert!(
+                (forecast.lower..=forecast.upper).contains(&truth(size)),
+                "{seed}, {times}: {forecast:?} {}",
+                truth(size)
+            );
+        }
+    }
+}
+
+#[test]
 fn intervals_grow_with_the_distance() {
     let model = of_one(&doubled(100.0, 9, 1.5), 0.01, 3, |n| 1e-6 * n * n);
     let width = |times: f64| {
