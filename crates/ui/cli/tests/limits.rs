@@ -336,7 +336,7 @@ fn ends_are_told_apart_on_kernels_that_forget_them() {
     let (_alone, home) = (alone(), Home::new());
     let library = library(&home);
     for (name, arguments, faults) in
-        [("ends well", "--iterations 1500", false), ("faults", "--iterations 1000000", true)]
+        [("ends well", "--iterations 5000", false), ("faults", "--iterations 1000000", true)]
     {
         let mut job = specimen("particle", Mpi::Mpich, arguments).start().expect("a launcher");
         let pids = job.rank_pids(LIMIT).expect("ranks");
