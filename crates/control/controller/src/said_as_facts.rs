@@ -9,10 +9,8 @@ use trimtab_site::weather::{HostWeather, PairFound};
 pub fn host_of_agent(said: &HostWeather) -> Host {
     let looked = |key: &str| {
         let figure = said.figures.iter().find(|figure| figure.key == key)?;
-        let next = figure
-            .soon
-            .as_ref()
-            .and_then(|soon| Some(Next { value: soon.value, ends: soon.lower.zip(soon.upper)?, step_s: soon.step_s }));
+        let next =
+            figure.soon.as_ref().and_then(|soon| Next::with(soon.value, soon.lower.zip(soon.upper), soon.step_s));
         Looked::in_series(figure.value, next, figure.age_s)
     };
     let (cpu_share, memory) = (looked("cpu_share"), looked("memory_free_bytes"));

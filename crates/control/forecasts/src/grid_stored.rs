@@ -75,7 +75,6 @@ fn looked(store: &Store, name: &SeriesName, now_unix_s: f64) -> Result<Option<Lo
     let (times_s, values): (Vec<f64>, Vec<f64>) = values.iter().map(|one| (one.at_unix_s, one.value)).unzip();
     let Some((at_s, value)) = times_s.last().copied().zip(values.last().copied()) else { return Ok(None) };
     let soon = soon(&times_s, &values, now_unix_s, (0.0, f64::INFINITY)).ok();
-    let next =
-        soon.and_then(|soon| Some(Next { value: soon.value, ends: soon.lower.zip(soon.upper)?, step_s: soon.step_s }));
+    let next = soon.and_then(|soon| Next::with(soon.value, soon.lower.zip(soon.upper), soon.step_s));
     Ok(Looked::in_series(Some(value), next, now_unix_s - at_s))
 }

@@ -162,10 +162,10 @@ impl View<'_> {
         if self.jobs.len() == 1 {
             return Ok(Between::exactly(1.0));
         }
+        if let (Method::Together, Some(other)) = (self.method, job.left_alone_by.clone()) {
+            return Err(Unknown::LeftAlone { other });
+        }
         match (self.method, job.together_s) {
-            (Method::Together, Some(_)) if job.left_alone_by.is_some() => {
-                Err(Unknown::LeftAlone { other: job.left_alone_by.clone().unwrap_or_default() })
-            }
             (Method::Together, Some(together)) => Ok(together.over(job.alone_s.clone()?)),
             _ => {
                 let all = vec![true; self.jobs.len()];

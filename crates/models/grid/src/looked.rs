@@ -36,6 +36,13 @@ pub struct Next {
     pub step_s: f64,
 }
 
+impl Next {
+    /// One with its interval; `None`: the interval is not known.
+    pub fn with(value: f64, ends: Option<(f64, f64)>, step_s: f64) -> Option<Next> {
+        Some(Next { value, ends: ends?, step_s })
+    }
+}
+
 impl Looked {
     /// The next value of a series, where one is forecast with an interval, else the newest; `None`: there is neither.
     pub fn in_series(newest: Option<f64>, next: Option<Next>, age_s: f64) -> Option<Looked> {

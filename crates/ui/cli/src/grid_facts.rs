@@ -135,10 +135,8 @@ fn add_said(facts: &mut Facts, said: &Said, options: &GridOptions) -> anyhow::Re
         let Some(figure) = said.figures.get(key) else { return Ok(None) };
         ensure!(figure.unit == unit, "{key} is in {:?}, and {unit:?} is what it has to be in", figure.unit);
         let age_s = since_s + figure.age_s;
-        let next = figure
-            .soon
-            .as_ref()
-            .and_then(|soon| Some(Next { value: soon.value, ends: soon.lower.zip(soon.upper)?, step_s: soon.step_s }));
+        let next =
+            figure.soon.as_ref().and_then(|soon| Next::with(soon.value, soon.lower.zip(soon.upper), soon.step_s));
         Ok(Looked::in_series(figure.value, next, age_s))
     };
     let host = host_of(&said.host, options);
