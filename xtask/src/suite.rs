@@ -169,9 +169,10 @@ fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) ->
         |task: &Task<'_>| quick && task.attaches() && matches!(task, Task::Program(program) if program.is_integration);
     let (alone, mut company): (Vec<_>, Vec<_>) =
         all.filter(|task| !is_left_out(task)).partition(|task| task.is_in(ALONE));
-    // The longest begin first: those on nodes, which follow each other, then those of hazards. Programs that wait and
-    // those that compute mix by the rest of the order.
-    company.sort_by_key(|task| (!task.is_in(ON_NODES), !task.is_in(HARMLESS), !task.attaches()));
+    // The longest begin first: those on nodes, which follow each other, then those of hazards and the examples of all crates. Programs
+    // that wait and those that compute mix by the rest of the order.
+    let is_long = |task: &Task<'_>| task.is_in(HARMLESS) || *task == Task::Examples;
+    company.sort_by_key(|task| (!task.is_in(ON_NODES), !is_long(task), !task.attaches()));
     (company, alone)
 }
 
@@ -373,9 +374,10 @@ mod tests {
             let (company, alone) = in_order(programs.iter(), quick);
             (names(company), names(alone))
         };
-        let all = ["tests/slurm.rs", "tests/inject.rs", "src/lib.rs", "tests/hold.rs", "examples"];
-        assert_eq!(order(false), (all.map(str::to_string).to_vec(), vec!["tests/numbers.rs".to_string()]));
-        assert_eq!(order(true), (all[2..].iter().map(ToString::to_string).collect(), Vec::new()), "quick");
+        let texts = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let all = texts(&["tests/slurm.rs", "examples", "tests/inject.rs", "src/lib.rs", "tests/hold.rs"]);
+        assert_eq!(order(false), (all, texts(&["tests/numbers.rs"])));
+        assert_eq!(order(true), (texts(&["examples", "src/lib.rs", "tests/hold.rs"]), Vec::new()), "quick");
     }
 
     #[test]

@@ -43,4 +43,4 @@ pub use wait::wait_for;
 
 /// Arguments of `particle` that run until it is ended, and leave most of the processors to whoever else tests.
 pub const ENDLESS: [&str; 8] =
-    ["--iterations", "100000000", "--size", "64", "--particles", "1000", "--sleep-us", "5000"];
+    ["--iterations", "100000000", "--size", "64", "--particles", "1000", "--sleep-us", "20000"];
