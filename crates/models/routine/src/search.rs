@@ -5,7 +5,7 @@
 
 use crate::crossed::{Crossed, Folds, coefficients, crossed, sum_at};
 use crate::measured::Place;
-use crate::term::{Term, cost_of, has_usual_tail};
+use crate::term::{Term, cost_of, has_usual_tail, may_be_summed};
 
 /// Terms beside the constant, at most.
 const TERMS_MAX: usize = 3;
@@ -94,7 +94,8 @@ impl Search<'_> {
             for term in candidates.iter().filter(|term| !choice.terms.contains(term)) {
                 let terms = [&choice.terms[..], std::slice::from_ref(term)].concat();
                 // Thousands of sums of three terms fit anything: only usual ones are asked.
-                if terms.len() > FREE_TERMS && !has_usual_tail(&terms) {
+                let is_usual = terms.len() <= FREE_TERMS || has_usual_tail(&terms);
+                if !is_usual || !may_be_summed(&terms) {
                     continue;
                 }
                 let is_new = !fitted.iter().any(|(_, known)| is_same(known, &terms));

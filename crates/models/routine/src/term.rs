@@ -23,6 +23,9 @@ const ALONE: &[(f64, u32)] = &[
     (3.0, 1),
     (2.0, 2),
 ];
+/// Powers that make a sum with the constant only. Where caches hold less and less of the data, times grow by somewhat more than the work
+/// over several doublings; a line and a square say the same inside the range, and are far off beyond it.
+const SOMEWHAT_MORE: &[(f64, u32)] = &[(1.1, 0), (1.2, 0), (1.3, 0), (1.4, 0)];
 /// The same in products with other parameters.
 const IN_PRODUCTS: &[(f64, u32)] = &[(1.0, 0), (2.0, 0), (3.0, 0), (1.0, 1), (0.0, 1), (0.5, 0), (1.5, 0)];
 /// The same of a parameter that makes values smaller, such as a number of threads.
@@ -57,7 +60,12 @@ impl Factor {
     }
 
     fn cost(&self) -> f64 {
-        let fraction = if self.power.fract() == 0.0 { 0.0 } else { 0.8 };
+        let fraction = match self.power {
+            power if power.fract() == 0.0 => 0.0,
+            // Hardly told from a logarithm, and as likely.
+            power if power > 1.0 && power < 1.5 => 0.4,
+            _ => 0.8,
+        };
         // Logarithms beside high powers are rare, and hardly told from a lower power beside.
         let log = if self.power < 2.0 { 0.4 } else { 1.0 };
         1.0 + fraction + log * f64::from(self.logs) + if self.power > 3.0 { 0.5 } else { 0.0 }
@@ -100,6 +108,10 @@ impl Term {
         self.factors.iter().all(|factor| factor.logs == 0 && factor.power.fract() == 0.0)
     }
 
+    fn stands_alone(&self) -> bool {
+        self.factors.iter().any(|factor| SOMEWHAT_MORE.contains(&(factor.power, factor.logs)))
+    }
+
     fn degree(&self) -> f64 {
         self.factors.iter().map(|factor| factor.power).sum()
     }
@@ -135,6 +147,12 @@ pub(crate) fn has_usual_tail(terms: &[Term]) -> bool {
     terms.iter().filter(|term| !(term.is_whole() && term.degree() < leading)).count() <= 1
 }
 
+/// True if no term that makes a sum with the constant only stands beside others.
+pub(crate) fn may_be_summed(terms: &[Term]) -> bool {
+    let mut growing = terms.iter().filter(|term| !term.is_constant());
+    growing.clone().count() == 1 || !growing.any(Term::stands_alone)
+}
+
 /// How complicated a sum is. Lower whole powers beside a leading one are what algorithms have: a square beside the cube.
 pub(crate) fn cost_of(terms: &[Term]) -> f64 {
     let leading = terms.iter().max_by(|one, other| one.degree().total_cmp(&other.degree()));
@@ -150,7 +168,7 @@ pub(crate) fn cost_of(terms: &[Term]) -> f64 {
 pub(crate) fn candidates(falling: &[bool]) -> Vec<Term> {
     let shapes = |falls: bool| match (falls, falling.len()) {
         (true, _) => FALLING.to_vec(),
-        (false, 1) => ALONE.to_vec(),
+        (false, 1) => [ALONE, SOMEWHAT_MORE].concat(),
         (false, _) => IN_PRODUCTS.to_vec(),
     };
     let mut terms = vec![Term::default()];
