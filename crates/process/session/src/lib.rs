@@ -118,5 +118,5 @@ pub use sample::{StackFrame, StackSample, StackSampler};
 pub use script::{ScriptStart, ScriptView};
 pub use target::Removal;
 pub use trimtab_plan::{FunctionBodies, Patch, PatchRole, Piece, PieceRole, Plan};
-pub use trimtab_x86::Loop;
 pub use trimtab_x86::{CodeLine, disassemble};
+pub use trimtab_x86::{Edge, Loop};

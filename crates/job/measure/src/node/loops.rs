@@ -1,7 +1,8 @@
 //! Loops of the program by name: which one is meant, and how it is called in a report.
 //!
 //! A loop's line is the first of those of its header and of its ways back, because compilers give the test and the step of
-//! a loop the line where it is written, and move what stands first in its body before them.
+//! a loop the line where it is written, and move what stands first in its body before them. Lines of other files count only where there
+//! are no others: they are of functions that were compiled into this one.
 //!
 //! Next: `selection`, which takes them in; `trimtab-x86`'s `loops`, which finds and numbers them.
 
@@ -9,8 +10,9 @@ use super::lines::Lines;
 use super::naming::{matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, dotted};
-use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules, each_of};
+use trimtab_session::{DebugFiles, DebugSections, Edge, Loop, Module, Modules, each_of};
 use trimtab_symbols::Function;
+use trimtab_types::ProcAddr;
 use trimtab_types::report::LoopPlace;
 
 /// Loops of a function that an error lists.
@@ -74,13 +76,13 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
         flow.map_err(|reason| Error::Refused { name: format!("a loop of {shown}"), reason: reason.to_string() })?;
     let files = DebugFiles::of(modules);
     let sections = DebugSections::of(&files);
-    let lines = Lines::of(&sections);
+    let (lines, entry) = (Lines::of(&sections), module.bias.to_proc(function.addr));
     let numbers: Vec<Vec<u32>> = flow.loops.iter().map(|found| found.number.clone()).collect();
     let outermost: Vec<&Vec<u32>> = numbers.iter().filter(|number| number.len() == 1).collect();
     let number = match (&name.number, &outermost[..]) {
         (Some(number), _) if each_of(number).all(|one| numbers.iter().any(|known| known == one)) => number.clone(),
         (None, [only]) => (*only).clone(),
-        _ => return Err(Error::NoLoop { what: what_it_has(name, &flow.loops, &lines), function: shown }),
+        _ => return Err(Error::NoLoop { what: what_it_has(name, &flow.loops, (entry, &lines)), function: shown }),
     };
     let found = each_of(&number).next().and_then(|number| flow.loop_numbered(number));
     let place = LoopPlace {
@@ -88,7 +90,7 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
         number: dotted(&number),
         module: module.file_name().to_owned(),
         address: found.map_or_else(String::new, |found| format!("{:#x}", module.bias.to_file(found.header_at).0)),
-        ..place_of(found.and_then(|found| line_of(found, &lines)))
+        ..place_of(found.and_then(|found| line_of(found, entry, &lines)))
     };
     let shown = format!("loop {} of {shown}", dotted(&number));
     Ok(Found { module: module.path.clone(), function: symbol, number, shown, place })
@@ -106,19 +108,31 @@ fn place_of(line: Option<(String, u32)>) -> LoopPlace {
     LoopPlace { file, line, ..LoopPlace::default() }
 }
 
-/// Where a loop is written: file and line.
-fn line_of(found: &Loop, lines: &Lines<'_>) -> Option<(String, u32)> {
-    let header = lines.line_at(found.header_at);
-    let backs: Vec<(String, u32)> = found.latches.iter().filter_map(|latch| lines.line_at(latch.from)).collect();
-    let file = header.as_ref().or(backs.first())?.0.clone();
-    let line = header.into_iter().chain(backs).filter(|(one, _)| *one == file).map(|(_, line)| line).min()?;
-    Some((file, line))
+/// Where a loop of the function that begins at `entry` is written: file and line.
+fn line_of(found: &Loop, entry: ProcAddr, lines: &Lines<'_>) -> Option<(String, u32)> {
+    let branches = |edges: &[Edge]| -> Vec<Line> { edges.iter().filter_map(|edge| lines.line_at(edge.from)).collect() };
+    let around = lines.line_at(found.header_at).into_iter().chain(branches(&found.latches)).collect();
+    let own_file = lines.line_at(entry).map(|(file, _)| file);
+    first_line(&[around, branches(&found.exits)], own_file)
+}
+
+/// A file and a line in it.
+type Line = (String, u32);
+
+/// The first line in the function's own file, of the first of these that has one; else the first one in the file that comes first.
+fn first_line(sets: &[Vec<Line>], own_file: Option<String>) -> Option<Line> {
+    let first_in = |set: &Vec<Line>, file: &String| {
+        let line = set.iter().filter(|(one, _)| one == file).map(|(_, line)| *line).min()?;
+        Some((file.clone(), line))
+    };
+    let own = own_file.and_then(|file| sets.iter().find_map(|set| first_in(set, &file)));
+    own.or_else(|| sets.iter().find_map(|set| first_in(set, &set.first()?.0)))
 }
 
 /// The loops of a function in words.
-fn what_it_has(name: &LoopName, loops: &[Loop], lines: &Lines<'_>) -> String {
+fn what_it_has(name: &LoopName, loops: &[Loop], (entry, lines): (ProcAddr, &Lines<'_>)) -> String {
     let listed = loops.iter().take(LISTED_MAX).map(|found| {
-        let (number, source) = (dotted(&found.number), place_of(line_of(found, lines)).source());
+        let (number, source) = (dotted(&found.number), place_of(line_of(found, entry, lines)).source());
         source.map_or_else(|| number.clone(), |source| format!("{number} at {source}"))
     });
     let listed: Vec<String> = listed.collect();
@@ -127,5 +141,29 @@ fn what_it_has(name: &LoopName, loops: &[Loop], lines: &Lines<'_>) -> String {
         (_, []) => "no loop".to_owned(),
         (Some(number), _) => format!("no loop {}; it has {}{more}", dotted(number), listed.join(", ")),
         (None, _) => format!("several loops: {}{more}; choose one with --loop {}:N", listed.join(", "), name.function),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_functions_that_were_compiled_into_it_are_not_the_loop_s() {
+        let lines =
+            |all: &[(&str, u32)]| all.iter().map(|(file, line)| ((*file).to_owned(), *line)).collect::<Vec<_>>();
+        let first = |around: &[(&str, u32)], exits: &[(&str, u32)], own: Option<&str>| {
+            first_line(&[lines(around), lines(exits)], own.map(str::to_owned))
+        };
+        let line = |file: &str, line: u32| Some((file.to_owned(), line));
+        assert_eq!(
+            first(&[("vector.hpp", 58), ("main.cpp", 313), ("main.cpp", 311)], &[], Some("main.cpp")),
+            line("main.cpp", 311)
+        );
+        // Of its way round nothing is of the file, but its test is.
+        assert_eq!(first(&[("vector.hpp", 58)], &[("main.cpp", 310)], Some("main.cpp")), line("main.cpp", 310));
+        assert_eq!(first(&[("a.h", 9), ("b.h", 2), ("a.h", 7)], &[("c.h", 1)], Some("main.cpp")), line("a.h", 7));
+        assert_eq!(first(&[("a.h", 9)], &[], None), line("a.h", 9));
+        assert_eq!(first(&[], &[], Some("main.cpp")), None);
     }
 }
