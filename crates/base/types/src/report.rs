@@ -244,8 +244,23 @@ pub struct LoopProgress {
     pub total: Option<u64>,
     /// Passes after which it ends if nothing ends it before; `None`: not known.
     pub total_at_most: Option<u64>,
+    /// By a counter or bound that other code may change; `None`: what is above is known instead, or nothing.
+    #[serde(default)]
+    pub likely: Option<LikelyProgress>,
     /// How this was known, and why not what is missing.
     pub explanation: String,
+}
+
+/// How far a loop was by a counter and a bound that did what a counting loop makes of them while they were seen, if nobody but
+/// the loop changes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LikelyProgress {
+    /// Passes completed; `None`: it is not known with what its counter began.
+    pub done: Option<u64>,
+    /// Passes still to come.
+    pub remaining: Option<u64>,
+    /// Both together.
+    pub total: Option<u64>,
 }
 
 /// A loop of the program.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trimtab_progress::{End, Error as NoClaim, Known, Method, Remaining, forecast};
 use trimtab_store::{Forecast, History, JobId, Run, Store};
-use trimtab_types::report::Report;
+use trimtab_types::report::{LikelyProgress, Report};
 
 /// Version of the answer's shape: fields may be added to it, and nothing else changes.
 const VERSION: u32 = 1;
@@ -16,6 +16,11 @@ const VERSION: u32 = 1;
 const EARLIER_MAX: u32 = 50;
 /// An earlier run counts if its length is known to within this share.
 const LENGTH_KNOWN: f64 = 0.05;
+/// Before the word of a method that rests on iterations which are only likely.
+const LIKELY: &str = "likely ";
+/// The reason why such an end is not claimed.
+const ONLY_LIKELY: &str = "the loop's counter or its bound is a variable that other code may change, and did not while it was seen: the end is \
+    likely, and holds if that stays so";
 /// The share of ends in the interval.
 const SHARE_INSIDE: f64 = 0.9;
 
@@ -45,6 +50,8 @@ pub struct JobMade {
     pub end: Result<End, NoClaim>,
     /// A sentence about that of which the end does not tell.
     pub caution: Option<String>,
+    /// The iterations to come are likely, if the end rests on them.
+    likely: Option<LikelyProgress>,
 }
 
 impl JobMade {
@@ -67,7 +74,8 @@ impl JobMade {
         let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, earlier_s };
         let (end, elapsed_s) = (forecast(&known), known.elapsed_s);
         let caution = end.as_ref().ok().and_then(|end| caution(end, &report));
-        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, caution })
+        let likely = report.window.progress.as_ref().and_then(|progress| progress.likely);
+        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, caution, likely })
     }
 
     /// From the newest window in the store alone, of a job whose processes nobody here sees.
@@ -108,6 +116,22 @@ impl JobMade {
         Some(self.unix_s - (window.started_unix_s? + window.duration_s))
     }
 
+    /// How far the loop is, where that is only likely.
+    pub fn likely(&self) -> Option<LikelyProgress> {
+        self.likely
+    }
+
+    /// The word for how the end was derived; `None`: none is claimed.
+    pub fn method(&self) -> Option<String> {
+        let word = self.end.as_ref().ok()?.method.word();
+        Some(if self.is_only_likely() { format!("{LIKELY}{word}") } else { word.to_owned() })
+    }
+
+    /// True if the end rests on iterations to come that are only likely.
+    pub fn is_only_likely(&self) -> bool {
+        self.end.as_ref().is_ok_and(|end| end.method != Method::History) && self.likely.is_some()
+    }
+
     /// The same as it is kept among all forecasts; `None`: no end was claimed.
     pub fn forecast(&self) -> Option<Forecast> {
         let end = self.end.as_ref().ok()?;
@@ -119,7 +143,7 @@ impl JobMade {
         let at = |seconds: f64| self.unix_s + seconds;
         Some(Forecast {
             made_unix_s: self.unix_s,
-            method: end.method.word().to_owned(),
+            method: self.method()?,
             elapsed_s: self.elapsed_s,
             iterations_done: progress.done,
             iterations_remaining: remaining,
@@ -133,8 +157,9 @@ impl JobMade {
 
     /// The answer.
     pub fn answer(&self) -> JobAnswer {
-        let JobMade { report, run, known, elapsed_s, unix_s, end, caution } = self;
+        let JobMade { report, run, known, elapsed_s, unix_s, end, caution, likely } = self;
         let progress = report.window.progress.clone().unwrap_or_default();
+        let told = end.as_ref().ok().zip(self.method()).map(|(end, method)| EndAnswer::of(end, method, *unix_s));
         let because = end.as_ref().map(|end| end.because.iter().chain(caution).cloned().collect::<Vec<_>>());
         JobAnswer {
             version: VERSION,
@@ -147,13 +172,18 @@ impl JobMade {
             iterations_remaining: progress.remaining,
             iterations_total: progress.total,
             iterations_at_most: progress.total_at_most,
+            likely: likely.map(|LikelyProgress { done, remaining, total }| LikelyAnswer { done, remaining, total }),
             share_done: progress.done.zip(progress.total).map(|(done, total)| done as f64 / total.max(1) as f64),
             iterations_per_s: report.iterations_per_s,
             windows: known.looks.len(),
             earlier_runs: known.earlier_s.len(),
-            end: end.as_ref().ok().map(|end| EndAnswer::of(end, *unix_s)),
+            end: told.clone().filter(|_| !self.is_only_likely()),
+            likely_end: told.filter(|_| self.is_only_likely()),
             because: because.unwrap_or_default(),
-            no_claim: end.as_ref().err().map(ToString::to_string),
+            no_claim: match end {
+                Ok(_) => self.is_only_likely().then(|| ONLY_LIKELY.to_owned()),
+                Err(error) => Some(error.to_string()),
+            },
         }
     }
 }
@@ -181,6 +211,8 @@ pub struct JobAnswer {
     pub iterations_total: Option<u64>,
     /// All iterations if the loop is not left before; null: not known.
     pub iterations_at_most: Option<u64>,
+    /// The same by a counter and a bound that other code may change; null: they are known, or nothing is.
+    pub likely: Option<LikelyAnswer>,
     /// Done over all; null without a certain total.
     pub share_done: Option<f64>,
     /// Iterations per second in the newest window; null: it counts none.
@@ -191,16 +223,30 @@ pub struct JobAnswer {
     pub earlier_runs: usize,
     /// The end; null: none is claimed.
     pub end: Option<EndAnswer>,
+    /// The end if nobody changes the loop's counter and bound, where other code may; else null. No limit is to be set by it.
+    pub likely_end: Option<EndAnswer>,
     /// How it was derived, in sentences.
     pub because: Vec<String>,
     /// Why no end is claimed; null: one is.
     pub no_claim: Option<String>,
 }
 
+/// How far the loop was by a counter and a bound that did what a counting loop makes of them while they were seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LikelyAnswer {
+    /// Iterations done; null: not known.
+    pub done: Option<u64>,
+    /// Iterations to come.
+    pub remaining: Option<u64>,
+    /// Both together.
+    pub total: Option<u64>,
+}
+
 /// An end; all times in seconds from `made_unix_s`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndAnswer {
-    /// How it was derived: iterations, iterations at most, history, iterations and history, iterations or history.
+    /// How it was derived: iterations, iterations at most, history, iterations and history, iterations or history; "likely " before it
+    /// where other code may change the loop's counter or bound.
     pub method: String,
     /// "main loop" or "run": the end is that of the former or the latter.
     pub of: String,
@@ -223,9 +269,9 @@ pub struct EndAnswer {
 }
 
 impl EndAnswer {
-    fn of(end: &End, unix_s: f64) -> EndAnswer {
+    fn of(end: &End, method: String, unix_s: f64) -> EndAnswer {
         EndAnswer {
-            method: end.method.word().to_owned(),
+            method,
             of: if end.method == Method::History { "run" } else { "main loop" }.to_owned(),
             remaining_s: end.remaining_s,
             unless_left_s: end.unless_left_s,
@@ -261,6 +307,9 @@ fn earlier(store: &Store, run: &Run, whose: Whose) -> Result<Vec<f64>, Error> {
 fn caution(end: &End, report: &Report) -> Option<String> {
     if end.method == Method::History {
         return None;
+    }
+    if report.window.progress.as_ref().is_some_and(|progress| progress.likely.is_some()) {
+        return Some(ONLY_LIKELY.to_owned());
     }
     let is_inside = report.window.main_loop.as_ref().is_some_and(|main| main.number.contains('.'));
     Some(match is_inside {

@@ -38,7 +38,7 @@ pub use grid_answer::{FactsFrom, GridAnswer};
 pub use grid_asked::{CommAsked, GridAsked, GridKind, PlaceAsked, PlanAsked, TotalAsked};
 pub use grid_models::{GridModels, Here};
 pub use grid_stored::{add_stored, stored_link};
-pub use job::{EndAnswer, JobAnswer, JobMade, Whose};
+pub use job::{EndAnswer, JobAnswer, JobMade, LikelyAnswer, Whose};
 pub use jobs_together::{
     Corun, CorunAnswer, CorunMade, CorunQuestion, CorunRanked, JobTogether, PartnerAnswer, alone_stored, corun,
     letter_of, not_modelled, note_meetings, profile_line,

@@ -3,7 +3,7 @@
 //! Next: `job`, which forecasts with it.
 
 use trimtab_progress::{Look, Remaining};
-use trimtab_types::report::Report;
+use trimtab_types::report::{LoopProgress, Report};
 
 /// Windows of one job that are looked at, at most: the newest.
 pub const LOOKS_OF_JOB_MAX: usize = 64;
@@ -37,9 +37,8 @@ fn is_alike(report: &Report, newest: &Report) -> bool {
 fn look(report: &Report, newest: &Report, begun_unix_s: f64) -> Option<Look> {
     let window = &report.window;
     let iterations = window.iterations.filter(|count| *count > 0)?;
-    let progress = |report: &Report| report.window.progress.clone().unwrap_or_default();
-    let counts_up = progress(newest).done.is_some();
-    let own = progress(report);
+    let counts_up = way(newest).done.is_some();
+    let own = way(report);
     let place = match counts_up {
         true => own.done.and_then(|done| i64::try_from(done).ok()),
         false => own.remaining.and_then(|remaining| i64::try_from(remaining).ok()).map(|remaining| -remaining),
@@ -63,8 +62,17 @@ fn times(report: &Report) -> Vec<f64> {
     (0..count).map(|place| ranks.iter().map(|times| times[place]).sum::<f64>() / ranks.len() as f64).collect()
 }
 
+/// How far the loop was; where that is only likely, as it is likely.
+fn way(report: &Report) -> LoopProgress {
+    let mut progress = report.window.progress.clone().unwrap_or_default();
+    let likely = progress.likely.unwrap_or_default();
+    progress.done = progress.done.or(likely.done);
+    progress.remaining = progress.remaining.or(likely.remaining);
+    progress
+}
+
 fn remaining(report: &Report) -> Remaining {
-    let progress = report.window.progress.clone().unwrap_or_default();
+    let progress = way(report);
     let at_most = progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done));
     match (progress.remaining, at_most) {
         _ if !report.window.valid => Remaining::Unknown,

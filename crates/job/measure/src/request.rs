@@ -377,6 +377,8 @@ pub struct LoopEnds {
     pub end: Option<i64>,
     /// Something else may end it before.
     pub may_end_before: bool,
+    /// The code shows that nobody but the loop writes to its counter and bound.
+    pub is_sure: bool,
 }
 
 /// The loops that run in the ranks of a node.

@@ -9,6 +9,7 @@ use crate::obstacle::Obstacle;
 use crate::request::EITHER;
 use crate::sources::Sources;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use trimtab_os::Memory;
 use trimtab_stub::layout::{
     Header, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
 };
@@ -67,6 +68,9 @@ pub struct LoopProgress {
     pub remaining: Option<u64>,
     /// The loop may end before that.
     pub may_end_before: bool,
+    /// The code shows that nobody but the loop writes to its counter and bound; else they only did what a counting loop makes of
+    /// them while they were seen.
+    pub is_sure: bool,
 }
 
 impl LoopWatch {
@@ -109,12 +113,20 @@ impl LoopWatch {
         }
     }
 
-    /// How far the loop is, from the first reading and the latest.
+    /// How far the loop is, from the first reading and the latest. `memory` is that of the process.
     ///
     /// # Errors
     /// Why nothing.
-    pub fn progress(&self, header: &Header) -> Result<LoopProgress, NoReading> {
+    pub fn progress(&self, header: &Header, memory: Option<&Memory>) -> Result<LoopProgress, NoReading> {
         let (first, latest) = readings(header).ok_or(NoReading::NotTwice)?;
+        let load = |address, bytes: u32| {
+            let read = memory?.read_vec(address, bytes as usize).ok()?;
+            Some(read.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+        };
+        let with_bound = |(pass, read): Read| Some((pass, self.how_far.with_bound(read, &load)?));
+        let is_same_pointer = self.how_far.is_sure() || first.1[1] == latest.1[1];
+        let both = with_bound(first).zip(with_bound(latest)).filter(|_| is_same_pointer);
+        let (first, latest) = both.ok_or(NoReading::Unsteady)?;
         said(&self.how_far, first, latest)
     }
 }
@@ -130,6 +142,7 @@ fn said(how_far: &HowFar, first: Read, latest: Read) -> Result<LoopProgress, NoR
         done: how_far.done(latest.1),
         remaining: how_far.remaining(latest.1),
         may_end_before: how_far.may_end_before(),
+        is_sure: how_far.is_sure(),
     })
 }
 
@@ -155,6 +168,9 @@ impl LoopCounter {
             let found = inside.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
             let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
             let LoopWatch { how_far, .. } = LoopWatch::new(inside, number, (&sites, false), function, &sources)?;
+            if !how_far.is_sure() {
+                return Err(Unsure::Shared.into());
+            }
             let [PatchSite { kind: SiteKind::At(site), .. }] = sites[..] else { return Err(NoReading::SeveralPlaces) };
             Ok(LoopCounter { how_far, site })
         })?

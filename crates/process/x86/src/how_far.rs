@@ -38,6 +38,18 @@ pub struct HowFar {
     moved: [i64; 3],
     /// Its test stands in the middle of a pass, so that the last one may be half a pass.
     may_end_in_a_pass: bool,
+    /// The code shows that nobody but the loop writes to counter and bound.
+    is_sure: bool,
+    /// The bound's own place, if it lies behind a pointer that may point anywhere by then: a probe reads the pointer only.
+    behind: Option<BehindPointer>,
+}
+
+/// Memory behind a pointer, which is read from outside of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BehindPointer {
+    pointer: ReadablePlace,
+    offset: i64,
+    bytes: u32,
 }
 
 /// A place that every pass changes by the same, with what it began with.
@@ -175,7 +187,7 @@ pub fn how_far(
     let (instructions, entry) = (&instructions, code.entry);
     let look = Look { flow, found, pass: &pass, instructions, bound: &bound, tests, whole, surroundings, entry };
     let may_end_in_a_pass = look.is_tested_within()?;
-    look.check_places()?;
+    let (is_sure, behind) = look.check_places()?;
     if look.may_be_copied() {
         return Err(Unsure::Copied);
     }
@@ -184,11 +196,15 @@ pub fn how_far(
     let seen = |clock: &Clock| look.moved(&at_site, clock.place, clock.is_narrow).is_some();
     let clock = if first.is_none() { look.clock(&seen) } else { None };
     let bound = LoopBound { has_other_exits: bound.has_other_exits || look.is_left_by_calls(), ..bound };
-    let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass };
+    let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass, is_sure, behind };
     let is_narrow = [is_narrow(&bound), is_narrow(&bound), clock.map_or(is_narrow(&bound), |clock| clock.is_narrow)];
     for (index, place) in how.places().into_iter().enumerate() {
         let moved = place.map_or(Some(0), |place| look.moved(&at_site, place, is_narrow[index]));
         how.moved[index] = moved.ok_or(Unsure::NotThere)?;
+    }
+    // Behind another pointer lies another bound.
+    if behind.is_some() && how.moved[1] != 0 {
+        return Err(Unsure::Shared);
     }
     Ok(how)
 }
@@ -205,10 +221,24 @@ fn whole((entry, start): (ProcAddr, State), flow: &ControlFlow, instructions: &I
 }
 
 impl HowFar {
-    /// The places to read: counter, bound, and what the counter began with. `None`: nothing.
+    /// The places to read: counter, bound, and what the counter began with. `None`: nothing. The word for the bound may be a
+    /// pointer to it: see [`HowFar::with_bound`].
     pub fn places(&self) -> [Option<ReadablePlace>; 3] {
         let beginning = self.first.and_then(|first| first.place).or(self.clock.map(|clock| clock.place));
-        [self.bound.counter.place, self.bound.bound.place, beginning]
+        let bound = self.behind.map_or(self.bound.bound.place, |behind| Some(behind.pointer));
+        [self.bound.counter.place, bound, beginning]
+    }
+
+    /// True if the code shows that nobody but the loop writes to counter and bound. Else they may be believed for as long as
+    /// they do what a counting loop makes of them, and nobody knows how long that is.
+    pub fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
+    /// A reading with the bound itself, which `load` reads from the process: at an address, so many bytes. `None`: it can't.
+    pub fn with_bound(&self, read: [u64; 3], load: &dyn Fn(u64, u32) -> Option<u64>) -> Option<[u64; 3]> {
+        let Some(BehindPointer { offset, bytes, .. }) = self.behind else { return Some(read) };
+        Some([read[0], load(read[1].wrapping_add_signed(offset), bytes)?, read[2]])
     }
 
     /// The place by which it is seen that the loop begins anew, its value at the probe then, and whether only the lower half
@@ -410,28 +440,68 @@ impl Look<'_> {
         false
     }
 
-    /// Nobody else may write to counter and bound, as far as the code shows.
-    fn check_places(&self) -> Result<(), Unsure> {
-        let is_kept = self.surroundings.keeps_counters();
-        for (place, is_trusting) in [(self.bound.counter.place, is_kept), (self.bound.bound.place, false)] {
-            let is_own = match place {
-                None | Some(ReadablePlace::Register(_)) => true,
-                Some(place @ ReadablePlace::Fixed { bytes, .. }) => {
-                    matches!(bytes, 4 | 8) && !self.is_lent(place, false)
-                }
-                Some(place) if self.is_behind_pointer(place) => self.is_private(place),
-                Some(ReadablePlace::Behind { .. }) => false,
-                Some(place @ ReadablePlace::Frame { register, bytes, .. }) => {
-                    let base = Linear::of(ReadablePlace::Register(register));
-                    let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
-                    stays && matches!(bytes, 4 | 8) && !self.is_lent(place, is_trusting)
-                }
-            };
-            if !is_own {
-                return Err(Unsure::Shared);
+    /// Nobody else may write to counter and bound: true if the code shows it. Else they may be read all the same; with where the bound
+    /// lies, if that is to be done from outside.
+    fn check_places(&self) -> Result<(bool, Option<BehindPointer>), Unsure> {
+        let (counter, bound) = (self.bound.counter.place, self.bound.bound.place);
+        if self.is_own(counter, self.surroundings.keeps_counters()) && self.is_own(bound, false) {
+            return Ok((true, None));
+        }
+        let behind = bound.and_then(|bound| self.behind_pointer(bound));
+        let is_readable = |place: Option<ReadablePlace>| place.is_none_or(|place| self.is_always_readable(place));
+        match is_readable(counter) && (behind.is_some() || is_readable(bound)) {
+            true => Ok((false, behind)),
+            false => Err(Unsure::Shared),
+        }
+    }
+
+    /// True if nobody but the loop writes to a place, as far as the code shows.
+    fn is_own(&self, place: Option<ReadablePlace>, is_trusting: bool) -> bool {
+        match place {
+            None | Some(ReadablePlace::Register(_)) => true,
+            Some(place @ ReadablePlace::Fixed { bytes, .. }) => matches!(bytes, 4 | 8) && !self.is_lent(place, false),
+            Some(place) if self.is_behind_pointer(place) => self.is_private(place),
+            Some(ReadablePlace::Behind { .. }) => false,
+            Some(place @ ReadablePlace::Frame { register, bytes, .. }) => {
+                self.is_kept(register) && matches!(bytes, 4 | 8) && !self.is_lent(place, is_trusting)
             }
         }
-        Ok(())
+    }
+
+    /// True if a register is the same in each pass.
+    fn is_kept(&self, register: u8) -> bool {
+        let base = Linear::of(ReadablePlace::Register(register));
+        self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0))
+    }
+
+    /// True of registers, of the function's own frame and of variables at fixed addresses: they are there as long as the loop is.
+    fn is_always_readable(&self, place: ReadablePlace) -> bool {
+        match place {
+            ReadablePlace::Register(_) => true,
+            ReadablePlace::Fixed { bytes, .. } => matches!(bytes, 4 | 8),
+            ReadablePlace::Frame { register, bytes, .. } => {
+                matches!(bytes, 4 | 8) && !self.is_behind_pointer(place) && self.is_kept(register)
+            }
+            ReadablePlace::Behind { .. } => false,
+        }
+    }
+
+    /// Memory behind a pointer that no pass changes, itself in a register or in the function's own frame.
+    fn behind_pointer(&self, place: ReadablePlace) -> Option<BehindPointer> {
+        let (pointer, offset, bytes) = match place {
+            ReadablePlace::Frame { register, offset, bytes } if self.is_behind_pointer(place) => {
+                (ReadablePlace::Register(register), offset, bytes)
+            }
+            ReadablePlace::Behind { register, slot, offset, bytes } => {
+                (ReadablePlace::Frame { register, offset: slot, bytes: 8 }, offset, bytes)
+            }
+            _ => return None,
+        };
+        let stays = match pointer {
+            ReadablePlace::Register(register) => self.is_kept(register),
+            slot => self.is_always_readable(slot),
+        };
+        (stays && matches!(bytes, 4 | 8)).then_some(BehindPointer { pointer, offset, bytes })
     }
 
     /// True of memory that is named by a pointer other than those of the stack.

@@ -325,7 +325,8 @@ impl Library {
                 if made > 0 && ends * 2 >= made && read.len() > 1 {
                     let read: Vec<([u64; 3], i64)> = read.iter().map(|(read, at)| (*read, is_of_steps(at))).collect();
                     let next = check_passes(&format!("{name}({length})"), &how, &read, made);
-                    said = if matches!(said, Said::Wrong(_)) { said } else { next };
+                    let next = if how.is_sure() { next } else { likely(next) };
+                    said = if matches!(said, Said::Wrong(_) | Said::Likely(false)) { said } else { next };
                 }
             }
             said
@@ -389,15 +390,30 @@ enum Said {
     Wrong(String),
     /// How many were made, how many come, and whether it may end before.
     Something { done: Option<u64>, remaining: Option<u64>, may_end_before: bool },
+    /// If nobody else changes counter and bound; whether that would have been true.
+    Likely(bool),
     /// Not on those ways.
     Nothing(String),
     /// It can't be run with a probe here.
     Unseen,
 }
 
+/// The verdict where other code may change counter or bound.
+fn likely(said: Said) -> Said {
+    match said {
+        Said::Wrong(_) => Said::Likely(false),
+        Said::Something { remaining: Some(_), may_end_before: false, .. } => Said::Likely(true),
+        Said::Something { .. } => Said::Nothing("it may end before".to_owned()),
+        other => other,
+    }
+}
+
 /// Compares what is said in each pass with how many iterations were made before it, and in all.
 fn check_passes(name: &str, how: &HowFar, read: &[([u64; 3], i64)], all: i64) -> Said {
     let mut said = Said::Nothing("its passes don't agree".to_owned());
+    let whole =
+        |(read, made): &([u64; 3], i64)| Some((how.with_bound(*read, &|at, bytes| Some(word(at, bytes)))?, *made));
+    let read: Vec<([u64; 3], i64)> = read.iter().filter_map(whole).collect();
     for (first, (latest, made)) in read.iter().zip(&read[1..]).filter(|(one, other)| how.agree(one.0, other.0, 1)) {
         let (done, remaining, may_end_before) = (how.done(*latest), how.remaining(*latest), how.may_end_before());
         let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
@@ -428,6 +444,11 @@ fn imports_of(elf: &object::File<'_>) -> BTreeMap<u64, String> {
         Some((slot, names.symbol_by_index(symbol).ok()?.name().ok()?.to_owned()))
     });
     named.collect()
+}
+
+/// Memory that a loop of ours goes by.
+fn word(at: u64, bytes: u32) -> u64 {
+    memory(at, bytes.into()).iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 fn memory(at: u64, size: u64) -> Vec<u8> {

@@ -58,7 +58,7 @@ pub fn job(options: &JobForecastOptions, store: &Option<PathBuf>, command_ns: u6
     if options.until_end {
         way.wait_for_end(&made)?;
     }
-    let is_expected = made.end.as_ref().is_ok_and(|end| end.remaining_s.is_some());
+    let is_expected = made.end.as_ref().is_ok_and(|end| end.remaining_s.is_some()) && !made.is_only_likely();
     Ok(if is_expected { way.departed.get() } else { PARTIAL.max(way.departed.get()) })
 }
 
@@ -204,10 +204,10 @@ fn page(made: &JobMade) -> String {
         }
         (Some(done), None, Some(most)) => Some(format!("{done} iterations done, of {most} at most")),
         (Some(done), None, None) => Some(format!("{done} iterations done")),
-        (None, ..) => progress.remaining.map(|remaining| format!("{remaining} iterations to come")),
+        (None, ..) => likely_way(made).or_else(|| progress.remaining.map(|left| format!("{left} iterations to come"))),
     });
     match &made.end {
-        Ok(end) => lines.extend(end_lines(end, made.caution.as_deref())),
+        Ok(end) => lines.extend(end_lines(end, made)),
         Err(error) => {
             let rate = made.report.iterations_per_s.map(|rate| format!("{rate:.4} iterations per second; "));
             lines.push(format!("{}no end is claimed: {error}", rate.unwrap_or_default()));
@@ -216,7 +216,15 @@ fn page(made: &JobMade) -> String {
     lines.join("\n")
 }
 
-fn end_lines(end: &End, caution: Option<&str>) -> Vec<String> {
+fn likely_way(made: &JobMade) -> Option<String> {
+    let likely = made.likely()?;
+    match (likely.done.zip(likely.total), likely.remaining) {
+        (Some((done, total)), _) => Some(format!("probably {done} of {total} iterations done")),
+        (None, remaining) => remaining.map(|remaining| format!("probably {remaining} iterations to come")),
+    }
+}
+
+fn end_lines(end: &End, made: &JobMade) -> Vec<String> {
     let first = match end.remaining_s {
         Some(remaining) => format!(
             "ends in {} (90%: {} to {}; 99%: before {})",
@@ -233,6 +241,8 @@ fn end_lines(end: &End, caution: Option<&str>) -> Vec<String> {
             time(end.late_s)
         ),
     };
-    let said = end.because.iter().map(String::as_str).chain(caution);
-    [first, format!("by {}:", end.method.word())].into_iter().chain(said.map(|line| format!("  {line}"))).collect()
+    let said = end.because.iter().chain(&made.caution);
+    let first = if made.is_only_likely() { format!("probably {first}") } else { first };
+    let method = made.method().unwrap_or_default();
+    [first, format!("by {method}:")].into_iter().chain(said.map(|line| format!("  {line}"))).collect()
 }

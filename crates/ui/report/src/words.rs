@@ -14,8 +14,8 @@ use crate::units::{
 };
 use std::collections::BTreeSet;
 use trimtab_types::report::{
-    CallFrame, Cause, Cost, Counter, Difference, Ended, Estimate, FunctionGroup, FunctionTotal, LoopProgress,
-    RankTotal, Report, Window,
+    CallFrame, Cause, Cost, Counter, Difference, Ended, Estimate, FunctionGroup, FunctionTotal, LikelyProgress,
+    LoopProgress, RankTotal, Report, Window,
 };
 
 /// Hosts named before "and N more".
@@ -86,15 +86,24 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
 
 /// How far the main loop was when the window ended.
 fn how_far(progress: &LoopProgress) -> String {
-    let LoopProgress { done, remaining, total, total_at_most, explanation } = progress;
+    let LoopProgress { done, remaining, total, total_at_most, likely, explanation } = progress;
     let said = match (done, total, total_at_most, remaining) {
         (Some(done), Some(total), ..) => format!("{} of {} iterations done", count(*done), count(*total)),
         (Some(done), None, Some(most), _) => format!("{} of at most {} iterations done", count(*done), count(*most)),
         (Some(done), None, None, _) => format!("{} iterations done, how many there are is not known", count(*done)),
         (None, _, _, Some(left)) => format!("{} iterations to come", count(*left)),
+        (None, _, _, None) if likely.is_some() => likely_way(likely.unwrap_or_default()),
         (None, _, _, None) => "how many iterations are done, and how many there are, is not known".to_owned(),
     };
     format!("{said}: {}", clean(explanation))
+}
+
+fn likely_way(LikelyProgress { done, remaining, total }: LikelyProgress) -> String {
+    match (done.zip(total), remaining) {
+        (Some((done, total)), _) => format!("probably {} of {} iterations done", count(done), count(total)),
+        (None, Some(remaining)) => format!("probably {} iterations to come", count(remaining)),
+        (None, None) => "how many iterations come is not known".to_owned(),
+    }
 }
 
 /// The main numbers, in words.

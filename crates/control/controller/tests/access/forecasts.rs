@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_site::{Client, SiteError};
 use trimtab_store::{History, RunEnd, Store};
-use trimtab_types::report::Report;
+use trimtab_types::report::{LikelyProgress, LoopProgress, Report};
 
 /// Iterations of the ring, one each second.
 const RING: u64 = 1000;
@@ -130,6 +130,29 @@ fn a_job_s_end_is_for_its_owner_and_is_of_now() {
     store.note_end(&key, RunEnd { after_unix_s: now, before_unix_s: now }).expect("it is noted");
     let (status, why) = refused(&ann, path, &question);
     assert!(status == 409 && why.contains("has ended"), "{status} {why}");
+}
+
+#[test]
+fn iterations_that_other_code_may_change_claim_no_end() {
+    let site = Site::start();
+    let _agent = site.agent("n1");
+    let now = now_s();
+    let mut report = ring(now - 210.0, now - 10.0, 200);
+    let known = report.window.progress.take().expect("it counts");
+    let likely = Some(LikelyProgress { done: known.done, remaining: known.remaining, total: known.total });
+    report.window.progress = Some(LoopProgress { likely, ..LoopProgress::default() });
+    let job = site.keeps(7, "ring", report);
+    let found: Value = site.client("user:7").post("/v1/forecasts/job", &json!({ "job": job })).expect("hers");
+    let nothing = ["end", "iterations_done", "iterations_remaining", "iterations_total", "share_done"];
+    assert!(nothing.iter().all(|field| found[*field].is_null()), "{found}");
+    assert!(found["no_claim"].as_str().is_some_and(|why| why.contains("other code may change")), "{found}");
+    let expected = json!({ "done": known.done, "remaining": known.remaining, "total": known.total });
+    assert_eq!(found["likely"], expected, "{found}");
+    assert_eq!(found["likely_end"]["method"], "likely iterations", "{found}");
+    assert!((number(&found["likely_end"]["remaining_s"]) - 790.0).abs() < 40.0, "{found}");
+    let store = Store::open_site(Some(&site.folder.path().join("site.db"))).expect("the store");
+    let kept = store.forecasts().expect("all");
+    assert!(kept.len() == 1 && kept[0].forecast.method == "likely iterations", "{kept:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::marker::{Marker, MarkerCall};
 use crate::error::Error;
 use crate::reason::NoEnds;
 use crate::request::{Answer, LoopEnds, Request};
-use trimtab_types::report::{Ended, LoopProgress, Window};
+use trimtab_types::report::{Ended, LikelyProgress, LoopProgress, Window};
 
 /// Where the loop began and will end; the error: why that is not known. `None`: no loop counts iterations.
 pub(super) type HowFar = Option<Result<LoopEnds, NoEnds>>;
@@ -44,9 +44,12 @@ pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress
 }
 
 fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
-    let LoopEnds { first, end, may_end_before } = ends;
+    let LoopEnds { first, end, may_end_before, is_sure } = ends;
     let between = |from: Option<i64>, to: Option<i64>| u64::try_from(to?.checked_sub(from?)?).ok();
     let (done, all) = (between(first, Some(now)), between(first, end));
+    if !is_sure {
+        return likely(LikelyProgress { done, remaining: between(Some(now), end), total: all }, may_end_before);
+    }
     let certain = |number: Option<u64>| number.filter(|_| !may_end_before);
     let mut said = vec!["by its counter, which moved by one step in each pass".to_owned()];
     if first.is_none() {
@@ -58,7 +61,26 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
         said.push("the loop may be left before, in another way or half way through a pass".to_owned());
     }
     let remaining = certain(between(Some(now), end));
-    LoopProgress { done, remaining, total: certain(all), total_at_most: all, explanation: said.join("; ") }
+    LoopProgress {
+        done,
+        remaining,
+        total: certain(all),
+        total_at_most: all,
+        likely: None,
+        explanation: said.join("; "),
+    }
+}
+
+/// Nothing for sure, and what comes if nobody but the loop writes to its counter and bound.
+fn likely(found: LikelyProgress, may_end_before: bool) -> LoopProgress {
+    if may_end_before || found.remaining.is_none() {
+        let explanation = "its counter or its bound is a variable that other code may change".to_owned();
+        return LoopProgress { explanation, ..LoopProgress::default() };
+    }
+    let explanation =
+        "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
+    let explanation = explanation.to_owned();
+    LoopProgress { likely: Some(found), explanation, ..LoopProgress::default() }
 }
 
 #[cfg(test)]
@@ -66,7 +88,7 @@ mod tests {
     use super::*;
 
     fn ends(first: Option<i64>, end: Option<i64>, may_end_before: bool) -> LoopEnds {
-        LoopEnds { first, end, may_end_before }
+        LoopEnds { first, end, may_end_before, is_sure: true }
     }
 
     #[test]
@@ -80,6 +102,15 @@ mod tests {
         assert_eq!(numbers(ends(None, Some(300), false)), (None, Some(160), None, None));
         assert_eq!(numbers(ends(Some(100), None, false)), (Some(40), None, None, None));
         assert_eq!(numbers(ends(Some(150), Some(130), false)), (None, None, None, None));
+    }
+
+    #[test]
+    fn variables_that_others_may_change_are_told_apart() {
+        let of = |may_end_before| LoopEnds { is_sure: false, ..ends(Some(100), Some(300), may_end_before) };
+        let LoopProgress { done, remaining, total, total_at_most, likely, .. } = progress_at(of(false), 140);
+        assert_eq!((done, remaining, total, total_at_most), (None, None, None, None));
+        assert_eq!(likely, Some(LikelyProgress { done: Some(40), remaining: Some(160), total: Some(200) }));
+        assert_eq!(progress_at(of(true), 140).likely, None);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Window<'_> {
                 first_count: (COUNT_BIAS + first).saturating_sub(1),
                 period_ticks: counted.period_ticks(),
                 is_common: wanted.is_common,
-                ends: how_far::ends_on(member, wanted.symbol.function, COUNT_BIAS as i64).ok(),
+                ends: how_far::sure_ends_on(member, wanted.symbol.function, COUNT_BIAS as i64),
                 calls: Excerpt { marks: (0..events.len()).collect(), events },
             }
         });

@@ -6,6 +6,7 @@ use super::team::Member;
 use super::{Window, header};
 use crate::reason::NoEnds;
 use crate::request::LoopEnds;
+use trimtab_os::Memory;
 use trimtab_session::{LoopProgress, LoopWatch, NoReading};
 
 /// Has a rank's loop read how far it is, from its next pass as the marker on.
@@ -36,6 +37,11 @@ impl LoopEnds {
     }
 }
 
+/// The same, if the code shows that they stay.
+pub(super) fn sure_ends_on(member: &Member, function: u32, offset: i64) -> Option<LoopEnds> {
+    ends_on(member, function, offset).ok().filter(|ends| ends.is_sure)
+}
+
 /// Where a rank's loop began and will end, on the count that is its own and an offset.
 pub(super) fn ends_on(member: &Member, function: u32, offset: i64) -> Result<LoopEnds, NoEnds> {
     Ok(ends_of(progress(member, function)?, offset))
@@ -46,15 +52,16 @@ fn progress(member: &Member, function: u32) -> Result<LoopProgress, NoEnds> {
     let probe = member.prepared.probes().position(|probe| probe.function == function);
     let watch = probe.and_then(|probe| member.prepared.watches.get(&(probe as u32)));
     let watch = watch.ok_or(NoEnds::NotCounted)?.as_ref().map_err(reading)?;
-    watch.progress(header(member)).map_err(|reason| reading(&reason))
+    let memory = Memory::open(member.process.pid).ok();
+    watch.progress(header(member), memory.as_ref()).map_err(|reason| reading(&reason))
 }
 
 fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {
-    let LoopProgress { pass, done, remaining, may_end_before } = progress;
+    let LoopProgress { pass, done, remaining, may_end_before, is_sure } = progress;
     let now = (pass as i64).wrapping_sub(1).wrapping_add(offset);
     let first = done.and_then(|done| now.checked_sub_unsigned(done));
     let end = remaining.and_then(|remaining| now.checked_add_unsigned(remaining));
-    LoopEnds { first, end, may_end_before }
+    LoopEnds { first, end, may_end_before, is_sure }
 }
 
 #[cfg(test)]
@@ -63,9 +70,14 @@ mod tests {
 
     #[test]
     fn counts_of_ranks_meet_in_the_jobs() {
-        let of =
-            |pass, done| LoopProgress { pass, done: Some(done), remaining: Some(100 - done), may_end_before: false };
-        let expected = LoopEnds { first: Some(1000), end: Some(1100), may_end_before: false };
+        let of = |pass, done| LoopProgress {
+            pass,
+            done: Some(done),
+            remaining: Some(100 - done),
+            may_end_before: false,
+            is_sure: true,
+        };
+        let expected = LoopEnds { first: Some(1000), end: Some(1100), may_end_before: false, is_sure: true };
         assert_eq!(ends_of(of(11, 40), 1030), expected);
         assert_eq!(ends_of(of(21, 43), 1023), expected);
     }

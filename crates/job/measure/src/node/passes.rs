@@ -132,7 +132,7 @@ impl Window<'_> {
 
 /// Where a rank's loop began and will end, on its own count; `None`: that is not known.
 fn ends_of((wanted, member): (&Wanted, &Member)) -> Option<LoopEnds> {
-    (wanted.every == 1).then(|| how_far::ends_on(member, wanted.symbol.function, COUNT_BIAS as i64))?.ok()
+    (wanted.every == 1).then(|| how_far::sure_ends_on(member, wanted.symbol.function, COUNT_BIAS as i64))?
 }
 
 /// How often a rank's busiest thread has passed a loop.

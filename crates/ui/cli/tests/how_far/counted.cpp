@@ -24,7 +24,15 @@ private:
     int rank_, ranks_;
     long done_ = 0;
     double state_ = 1;
+#if FORM >= 3
+    int steps_ = 0, made_ = 0;
+#endif
 };
+
+#if FORM >= 3
+// Others know the solver: they may change its steps.
+Solver *known;
+#endif
 
 __attribute__((noinline)) void Solver::step(std::vector<double> &field)
 {
@@ -38,6 +46,10 @@ __attribute__((noinline)) void Solver::step(std::vector<double> &field)
         std::printf("%ld %ld.%09ld\n", ++done_, long(now.tv_sec), now.tv_nsec);
         std::fflush(stdout);
     }
+#if FORM == 4
+    if (++made_ == 1000)
+        known->steps_ += 50;
+#endif
     if (state_ < 0)
         throw std::runtime_error("it diverged");
 }
@@ -58,6 +70,12 @@ __attribute__((noinline)) void Solver::solve(int steps)
 #elif FORM == 2
     std::vector<double> field(4, 1.0);
     for (long it = steps; it != 0; --it)
+        step(field);
+#else
+    std::vector<double> field(4, 1.0);
+    known = this;
+    steps_ = FORM == 4 ? steps - 50 : steps;
+    for (int it = 0; it < steps_; ++it)
         step(field);
 #endif
 }

@@ -332,6 +332,7 @@ pub fn everything() -> Report {
         remaining: Some(9_760),
         total: Some(10_000),
         total_at_most: Some(10_000),
+        likely: Some(LikelyProgress { done: Some(240), remaining: Some(9_760), total: Some(10_000) }),
         explanation: "by its counter, which moved by one step in each pass".into(),
     });
     report.window.main_loop = Some(LoopPlace {
