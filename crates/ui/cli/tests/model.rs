@@ -58,9 +58,9 @@ const BLOCK: &str = "dd if=/dev/zero of=/dev/null bs={n}M count=1 status=none";
 #[test]
 fn memory_and_time_of_a_program_are_fitted_kept_and_asked() {
     let home = Home::new();
-    let fitted = home.json(&["model", "fit", "block", "--run", BLOCK, "--over", "n=32..256:6", "--repeat", "2"], 0);
+    let fitted = home.json(&["model", "fit", "block", "--run", BLOCK, "--over", "n=32..256:6", "--repeat", "5"], 0);
     assert_eq!((&fitted["name"], fitted["parameters"][0].as_str()), (&"block".into(), Some("n")), "{fitted}");
-    assert!(fitted["runs"].as_array().is_some_and(|runs| (12..=24).contains(&runs.len())), "{fitted}");
+    assert!(fitted["runs"].as_array().is_some_and(|runs| (30..=60).contains(&runs.len())), "{fitted}");
     assert_eq!(fitted["memory"]["unit"], "bytes");
     let size = |n: &str| home.json(&["forecast", "size", "block", "--args", n], 0);
     for (n, bytes, is_outside) in [("n=100", 100.0, false), ("n=200", 200.0, false), ("n=512", 512.0, true)] {
