@@ -30,7 +30,8 @@ pub fn looks(reports: &[Report], begun_unix_s: f64) -> (Vec<Look>, Remaining) {
 
 fn is_alike(report: &Report, newest: &Report) -> bool {
     let (own, other) = (&report.window, &newest.window);
-    let all = |report: &Report| report.window.progress.as_ref().and_then(|progress| progress.total_at_most);
+    let total = |progress: &LoopProgress| (progress.total_at_most, progress.likely.and_then(|likely| likely.total));
+    let all = |report: &Report| report.window.progress.as_ref().map_or((None, None), total);
     own.valid && own.main_loop == other.main_loop && own.marker == other.marker && all(report) == all(newest)
 }
 
