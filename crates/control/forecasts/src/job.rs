@@ -50,8 +50,6 @@ pub struct JobMade {
     pub end: Result<End, NoClaim>,
     /// A sentence about that of which the end does not tell.
     pub caution: Option<String>,
-    /// The iterations to come are likely, if the end rests on them.
-    likely: Option<LikelyProgress>,
 }
 
 impl JobMade {
@@ -74,8 +72,7 @@ impl JobMade {
         let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, earlier_s };
         let (end, elapsed_s) = (forecast(&known), known.elapsed_s);
         let caution = end.as_ref().ok().and_then(|end| caution(end, &report));
-        let likely = report.window.progress.as_ref().and_then(|progress| progress.likely);
-        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, caution, likely })
+        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, caution })
     }
 
     /// From the newest window in the store alone, of a job whose processes nobody here sees.
@@ -118,7 +115,7 @@ impl JobMade {
 
     /// How far the loop is, where that is only likely.
     pub fn likely(&self) -> Option<LikelyProgress> {
-        self.likely
+        likely(&self.report)
     }
 
     /// The word for how the end was derived; `None`: none is claimed.
@@ -129,7 +126,7 @@ impl JobMade {
 
     /// True if the end rests on iterations to come that are only likely.
     pub fn is_only_likely(&self) -> bool {
-        self.end.as_ref().is_ok_and(|end| end.method != Method::History) && self.likely.is_some()
+        self.end.as_ref().is_ok_and(|end| end.method != Method::History) && self.likely().is_some()
     }
 
     /// The same as it is kept among all forecasts; `None`: no end was claimed.
@@ -157,7 +154,7 @@ impl JobMade {
 
     /// The answer.
     pub fn answer(&self) -> JobAnswer {
-        let JobMade { report, run, known, elapsed_s, unix_s, end, caution, likely } = self;
+        let JobMade { report, run, known, elapsed_s, unix_s, end, caution } = self;
         let progress = report.window.progress.clone().unwrap_or_default();
         let told = end.as_ref().ok().zip(self.method()).map(|(end, method)| EndAnswer::of(end, method, *unix_s));
         let because = end.as_ref().map(|end| end.because.iter().chain(caution).cloned().collect::<Vec<_>>());
@@ -172,7 +169,11 @@ impl JobMade {
             iterations_remaining: progress.remaining,
             iterations_total: progress.total,
             iterations_at_most: progress.total_at_most,
-            likely: likely.map(|LikelyProgress { done, remaining, total }| LikelyAnswer { done, remaining, total }),
+            likely: likely(report).map(|LikelyProgress { done, remaining, total }| LikelyAnswer {
+                done,
+                remaining,
+                total,
+            }),
             share_done: progress.done.zip(progress.total).map(|(done, total)| done as f64 / total.max(1) as f64),
             iterations_per_s: report.iterations_per_s,
             windows: known.looks.len(),
@@ -303,12 +304,16 @@ fn earlier(store: &Store, run: &Run, whose: Whose) -> Result<Vec<f64>, Error> {
     Ok(alike.iter().filter(|other| other.key != run.key).filter_map(|other| other.lasted_s(LENGTH_KNOWN)).collect())
 }
 
+fn likely(report: &Report) -> Option<LikelyProgress> {
+    report.window.progress.as_ref()?.likely
+}
+
 /// A sentence about that of which an end by iterations does not tell.
 fn caution(end: &End, report: &Report) -> Option<String> {
     if end.method == Method::History {
         return None;
     }
-    if report.window.progress.as_ref().is_some_and(|progress| progress.likely.is_some()) {
+    if likely(report).is_some() {
         return Some(ONLY_LIKELY.to_owned());
     }
     let is_inside = report.window.main_loop.as_ref().is_some_and(|main| main.number.contains('.'));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use trimtab_routine::{Measurement, Unit, fit};
+use trimtab_weather::median_of;
 
 const RECORDED: &str = include_str!("recorded.csv");
 /// Median errors that models have to keep, at two and at four times the largest size.
@@ -32,9 +33,7 @@ fn recorded() -> BTreeMap<&'static str, Program> {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+    median_of(values.iter().copied()).expect("there are some")
 }
 
 #[test]

@@ -124,8 +124,9 @@ impl LoopWatch {
             Some(read.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
         };
         let with_bound = |(pass, read): Read| Some((pass, self.how_far.with_bound(read, &load)?));
-        let is_same_pointer = self.how_far.is_sure() || first.1[1] == latest.1[1];
-        let both = with_bound(first).zip(with_bound(latest)).filter(|_| is_same_pointer);
+        // A bound moved, or a pointer to it.
+        let is_same = first.1[1] == latest.1[1];
+        let both = with_bound(first).zip(with_bound(latest)).filter(|_| is_same);
         let (first, latest) = both.ok_or(NoReading::Unsteady)?;
         said(&self.how_far, first, latest)
     }
