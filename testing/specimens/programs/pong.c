@@ -8,8 +8,9 @@
  *   --sizes A,B,...    bytes of the messages, at most 16 sizes (8,256,2048,16384,65536)
  *   --between-us N     computes so long between calls (100)
  *   --late-us N        even ranks sleep so long before they send (0)
- *   --posted N         1: messages go by MPI_Isend, MPI_Irecv and MPI_Wait; 2: both ranks of a pair send at once and wait
- *                      for both messages by one MPI_Waitall; else by MPI_Send and MPI_Recv
+ *   --posted N         1: messages go by MPI_Isend, MPI_Irecv and MPI_Wait; 2 to 33: both ranks of a pair send N - 1 messages
+ *                      at once and wait for all of them by one MPI_Waitall; 0: by MPI_Send and MPI_Recv
+ *   --any N            with that, 1: one after the other by MPI_Waitany; 2: by MPI_Waitsome (0)
  *   --collectives N    N of allreduce, alltoall and bcast after the messages of each size (0)
  *   --until FILE       ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
  */
@@ -17,10 +18,11 @@
 #include <mpi.h>
 
 #define SIZES_MAX 16
+#define AT_ONCE_MAX 32
 
 static int sizes[SIZES_MAX], size_count;
 static char *out, *in;
-static long between_us, late_us, posted;
+static long between_us, late_us, posted, any;
 
 static const char *text_option(int argc, char **argv, const char *name, const char *otherwise) {
     for (int i = 1; i + 1 < argc; i++)
@@ -72,15 +74,31 @@ static void receive(int size, int partner, int tag) {
     }
 }
 
+static void complete(int count, MPI_Request *requests) {
+    int done = 0, indices[2 * AT_ONCE_MAX];
+    while (any != 0 && done < count) {
+        int some = 1;
+        if (any == 1)
+            MPI_Waitany(count, requests, indices, MPI_STATUS_IGNORE);
+        else
+            MPI_Waitsome(count, requests, &some, indices, MPI_STATUSES_IGNORE);
+        done += some;
+    }
+    if (any == 0) MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+}
+
 /* Both send at once; the even rank may come late. */
 static bool exchange(int size, int partner, int value, bool is_even) {
-    MPI_Request both[2];
+    MPI_Request requests[2 * AT_ONCE_MAX];
+    int count = (int)posted - 1;
     fill(size, value + is_even);
     compute(between_us);
     if (is_even && late_us > 0) usleep((useconds_t)late_us);
-    MPI_Irecv(in, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &both[0]);
-    MPI_Isend(out, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &both[1]);
-    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < count; i++)
+        MPI_Irecv(in + (long)i * size, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < count; i++)
+        MPI_Isend(out, size, MPI_BYTE, partner, 4, MPI_COMM_WORLD, &requests[count + i]);
+    complete(2 * count, requests);
     return is_filled(size, value + !is_even);
 }
 
@@ -103,7 +121,7 @@ static bool take(int size, int partner, int value) {
 }
 
 static bool both_ways(int size, int rank, int value) {
-    if (posted == 2) return exchange(size, rank ^ 1, value, rank % 2 == 0);
+    if (posted >= 2) return exchange(size, rank ^ 1, value, rank % 2 == 0);
     return rank % 2 ? take(size, rank ^ 1, value) : give(size, rank ^ 1, value);
 }
 
@@ -126,10 +144,11 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     read_sizes(text_option(argc, argv, "--sizes", "8,256,2048,16384,65536"));
     for (int i = 0; i < size_count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
-    out = calloc((size_t)ranks, (size_t)largest), in = calloc((size_t)ranks, (size_t)largest);
-    if (!out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
     between_us = option(argc, argv, "--between-us", 100), late_us = option(argc, argv, "--late-us", 0);
-    posted = option(argc, argv, "--posted", 0);
+    posted = option(argc, argv, "--posted", 0), any = option(argc, argv, "--any", 0);
+    out = calloc((size_t)ranks, (size_t)largest);
+    in = calloc((size_t)ranks + AT_ONCE_MAX, (size_t)largest);
+    if (!out || !in || posted > AT_ONCE_MAX + 1) MPI_Abort(MPI_COMM_WORLD, 2);
     long iterations = option(argc, argv, "--iterations", 1000), collectives = option(argc, argv, "--collectives", 0);
     const char *until = text_option(argc, argv, "--until", NULL);
     bool right = true;

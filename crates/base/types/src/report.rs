@@ -261,6 +261,12 @@ pub struct LikelyProgress {
     pub remaining: Option<u64>,
     /// Both together.
     pub total: Option<u64>,
+    /// The least that fits what was seen of its tests; `None`: it is the same.
+    #[serde(default)]
+    pub remaining_lower: Option<u64>,
+    /// The most; `None`: it is the same.
+    #[serde(default)]
+    pub remaining_upper: Option<u64>,
 }
 
 /// A loop of the program.

@@ -19,8 +19,8 @@ const LENGTH_KNOWN: f64 = 0.05;
 /// Before the word of a method that rests on iterations which are only likely.
 const LIKELY: &str = "likely ";
 /// The reason why such an end is not claimed.
-const ONLY_LIKELY: &str = "the loop's counter or its bound is a variable that other code may change, and did not while it was seen: the end is \
-    likely, and holds if that stays so";
+const ONLY_LIKELY: &str = "the values that the loop is left by are variables that other code may change: the end is likely, and holds if \
+    they go on as they were seen to";
 /// The share of ends in the interval.
 const SHARE_INSIDE: f64 = 0.9;
 
@@ -134,7 +134,9 @@ impl JobMade {
         let end = self.end.as_ref().ok()?;
         let progress = self.report.window.progress.clone().unwrap_or_default();
         let remaining = match self.known.remaining {
-            Remaining::Exactly(remaining) | Remaining::AtMost(remaining) => Some(remaining),
+            Remaining::Exactly(remaining)
+            | Remaining::AtMost(remaining)
+            | Remaining::Between { expected: remaining, .. } => Some(remaining),
             Remaining::Unknown => None,
         };
         let at = |seconds: f64| self.unix_s + seconds;
@@ -169,11 +171,7 @@ impl JobMade {
             iterations_remaining: progress.remaining,
             iterations_total: progress.total,
             iterations_at_most: progress.total_at_most,
-            likely: likely(report).map(|LikelyProgress { done, remaining, total }| LikelyAnswer {
-                done,
-                remaining,
-                total,
-            }),
+            likely: likely(report).map(LikelyAnswer::of),
             share_done: progress.done.zip(progress.total).map(|(done, total)| done as f64 / total.max(1) as f64),
             iterations_per_s: report.iterations_per_s,
             windows: known.looks.len(),
@@ -232,7 +230,8 @@ pub struct JobAnswer {
     pub no_claim: Option<String>,
 }
 
-/// How far the loop was by a counter and a bound that did what a counting loop makes of them while they were seen.
+/// How far the loop was by a counter and a bound that did what a counting loop makes of them while they were seen, or as the values
+/// that its tests compare came closer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LikelyAnswer {
     /// Iterations done; null: not known.
@@ -241,6 +240,17 @@ pub struct LikelyAnswer {
     pub remaining: Option<u64>,
     /// Both together.
     pub total: Option<u64>,
+    /// The fewest to come that fit what was seen of the loop's tests; null: the same.
+    pub remaining_lower: Option<u64>,
+    /// The most; null: the same.
+    pub remaining_upper: Option<u64>,
+}
+
+impl LikelyAnswer {
+    fn of(likely: LikelyProgress) -> LikelyAnswer {
+        let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper } = likely;
+        LikelyAnswer { done, remaining, total, remaining_lower, remaining_upper }
+    }
 }
 
 /// An end; all times in seconds from `made_unix_s`.

@@ -7,6 +7,8 @@ use trimtab_types::report::{LoopProgress, Report};
 
 /// Windows of one job that are looked at, at most: the newest.
 pub const LOOKS_OF_JOB_MAX: usize = 64;
+/// Iterations to come that are known but for so many are a place: a look at a loop's tests may be one pass off either way.
+const SAME_PLACE: u64 = 2;
 
 /// Windows of one job as looks at its way, from the newest on for as long as they tell of the same loop; and the iterations
 /// still to come behind the newest. `reports` are the oldest first; the job began at `begun_unix_s`.
@@ -44,6 +46,8 @@ fn look(report: &Report, newest: &Report, begun_unix_s: f64) -> Option<Look> {
         true => own.done.and_then(|done| i64::try_from(done).ok()),
         false => own.remaining.and_then(|remaining| i64::try_from(remaining).ok()).map(|remaining| -remaining),
     };
+    // A range of iterations to come is no place among those of other windows.
+    let place = place.filter(|_| range(report).is_none_or(|(least, most)| most.saturating_sub(least) <= SAME_PLACE));
     let at_s = window.started_unix_s? + window.duration_s - begun_unix_s;
     (at_s >= window.duration_s && window.duration_s > 0.0).then(|| Look {
         at_s,
@@ -72,11 +76,22 @@ fn way(report: &Report) -> LoopProgress {
     progress
 }
 
+/// The range of iterations to come, where they are told by looks at the loop's tests.
+fn range(report: &Report) -> Option<(u64, u64)> {
+    let progress = report.window.progress.as_ref().filter(|progress| progress.remaining.is_none())?;
+    let likely = progress.likely?;
+    likely.remaining_lower.zip(likely.remaining_upper)
+}
+
 fn remaining(report: &Report) -> Remaining {
     let progress = way(report);
     let at_most = progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done));
     match (progress.remaining, at_most) {
         _ if !report.window.valid => Remaining::Unknown,
+        (Some(expected), _) if range(report).is_some() => {
+            let (least, most) = range(report).unwrap_or((expected, expected));
+            Remaining::Between { expected, least, most }
+        }
         (Some(remaining), _) => Remaining::Exactly(remaining),
         (None, Some(at_most)) => Remaining::AtMost(at_most),
         (None, None) => Remaining::Unknown,

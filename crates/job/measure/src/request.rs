@@ -379,6 +379,31 @@ pub struct LoopEnds {
     pub may_end_before: bool,
     /// The code shows that nobody but the loop writes to its counter and bound.
     pub is_sure: bool,
+    /// The one after its last pass as its tests were seen to come closer to their ends; `None`: nothing follows from that.
+    pub seen: Option<SeenEnd>,
+}
+
+/// The end of a loop by looks at its tests, in the job's iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenEnd {
+    /// The one that is expected.
+    pub expected: i64,
+    /// The earliest that fits what was seen.
+    pub least: i64,
+    /// The latest.
+    pub most: i64,
+}
+
+impl SeenEnd {
+    /// The one that fits both, of ranks or nodes that end together.
+    #[must_use]
+    pub fn both(self, other: SeenEnd) -> SeenEnd {
+        SeenEnd {
+            expected: self.expected.min(other.expected),
+            least: self.least.min(other.least),
+            most: self.most.max(other.most),
+        }
+    }
 }
 
 /// The loops that run in the ranks of a node.

@@ -186,6 +186,8 @@ pub struct HandleFacts {
     pub comm_null: WorldHandle,
     /// `MPI_REQUEST_NULL`.
     pub request_null: WorldHandle,
+    /// The handle of requests that were over when the call which made them returned, and which of its bits tell it; `None`: not known.
+    pub request_over: Option<(WorldHandle, u64)>,
     /// `MPI_IN_PLACE`, as the pointer's value.
     pub in_place: u64,
     /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`, as the pointer's value.
@@ -301,6 +303,8 @@ const MPICH: HandleFacts = HandleFacts {
     comm_self: WorldHandle::Value(0x4400_0001),
     comm_null: WorldHandle::Value(0x0400_0000),
     request_null: WorldHandle::Value(0x2c00_0000),
+    // A request that is built in.
+    request_over: Some((WorldHandle::Value(0x6c00_0000), 0xfc00_0000)),
     in_place: u64::MAX,
     status_ignore: 1,
     proc_null: -1,
@@ -319,6 +323,7 @@ const OPEN_MPI: HandleFacts = HandleFacts {
     comm_self: WorldHandle::AddressOf("ompi_mpi_comm_self"),
     comm_null: WorldHandle::AddressOf("ompi_mpi_comm_null"),
     request_null: WorldHandle::AddressOf("ompi_request_null"),
+    request_over: Some((WorldHandle::AddressOf("ompi_request_empty"), u64::MAX)),
     in_place: 1,
     status_ignore: 0,
     proc_null: -2,
@@ -337,6 +342,7 @@ const ABI: HandleFacts = HandleFacts {
     comm_self: WorldHandle::Value(0x102),
     comm_null: WorldHandle::Value(0x100),
     request_null: WorldHandle::Value(0x180),
+    request_over: None,
     in_place: 1,
     status_ignore: 0,
     proc_null: -3,

@@ -86,9 +86,10 @@ impl Completions {
         }
     }
 
-    /// Calls of which everything that they complete was found, with their ranks and who came last.
+    /// Calls of which everything that they complete was found, with their ranks and who came last. One that completes only what was over
+    /// waits for nobody.
     pub(crate) fn known(&self) -> impl Iterator<Item = (u32, &CallEvent, Option<Latest>)> {
-        let whole = self.calls.iter().filter(|(_, one)| one.ends > 0 && one.matched == one.ends);
+        let whole = self.calls.iter().filter(|(_, one)| one.matched == one.ends);
         whole.map(|((rank, _), one)| (*rank, &one.event, one.latest))
     }
 }

@@ -86,6 +86,12 @@ pub fn forecast(known: &Known) -> Result<End, Error> {
     let past = Past::of(&known.earlier_s, known.elapsed_s);
     match (known.remaining, known.looks.last()) {
         (Remaining::Exactly(remaining), Some(last)) => Ok(by_iterations(known, last, remaining, past)),
+        (Remaining::Between { expected, least, most }, Some(last)) => {
+            let end = by_iterations(known, last, expected, past);
+            let (early, late) =
+                (by_iterations(known, last, least, None), by_iterations(known, last, most.max(expected), None));
+            Ok(between(end, &early, &late, (least, most)))
+        }
         (Remaining::AtMost(remaining), Some(last)) => {
             let latest = at_most(known, last, remaining);
             Ok(past.map(|past| by_history(known, past, latest.late_s)).unwrap_or(latest))
@@ -133,6 +139,19 @@ fn by_iterations(known: &Known, last: &Look, remaining: u64, past: Option<Past>)
         each_s: Some(pace.each_s.quantile(0.5)),
         is_worth_a_look: upper_s - lower_s > WIDE * middle && middle > since_s,
         because,
+    }
+}
+
+/// An end whose iterations to come are a range: its interval reaches from the early end of the fewest to the late one of the most.
+fn between(end: End, early: &End, late: &End, (least, most): (u64, u64)) -> End {
+    let mut because = end.because;
+    because.push(format!("from {least} to {most} iterations fit what was seen of its loop's tests"));
+    End {
+        lower_s: end.lower_s.min(early.lower_s),
+        upper_s: end.upper_s.max(late.upper_s),
+        late_s: end.late_s.max(late.late_s),
+        because,
+        ..end
     }
 }
 

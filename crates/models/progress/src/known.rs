@@ -41,6 +41,15 @@ pub enum Remaining {
     Exactly(u64),
     /// So many, or the loop is left before.
     AtMost(u64),
+    /// About so many, as its tests were seen to come closer to their ends.
+    Between {
+        /// The number that is expected.
+        expected: u64,
+        /// The least that fits.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
     /// Nobody knows.
     #[default]
     Unknown,

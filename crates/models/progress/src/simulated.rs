@@ -155,6 +155,18 @@ fn without_a_basis_nothing_is_claimed() {
 }
 
 #[test]
+fn a_range_of_iterations_widens_the_interval() {
+    let exactly = forecast(&known(&PROGRAMS[0])).unwrap();
+    let Remaining::Exactly(expected) = known(&PROGRAMS[0]).remaining else { panic!("a count") };
+    let remaining = Remaining::Between { expected, least: expected * 8 / 10, most: expected * 12 / 10 };
+    let found = forecast(&Known { remaining, ..known(&PROGRAMS[0]) }).unwrap();
+    assert_eq!((found.remaining_s, found.method), (exactly.remaining_s, Method::Iterations));
+    assert!(found.lower_s < 0.85 * exactly.lower_s && found.upper_s > 1.15 * exactly.upper_s, "{found:?}");
+    assert!(found.late_s > 1.15 * exactly.late_s, "{found:?}");
+    assert!(found.because.iter().any(|said| said.contains("iterations fit what was seen")), "{found:?}");
+}
+
+#[test]
 fn a_loop_that_may_be_left_has_a_latest_end_only() {
     let remaining = Remaining::AtMost(1500);
     let end = forecast(&Known { remaining, ..known(&PROGRAMS[0]) }).unwrap();

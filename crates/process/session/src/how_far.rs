@@ -8,14 +8,15 @@ use crate::modules::Modules;
 use crate::obstacle::Obstacle;
 use crate::request::EITHER;
 use crate::sources::Sources;
+use std::cmp::Ordering;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use trimtab_os::Memory;
 use trimtab_stub::layout::{
-    Header, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
+    Header, NOTED_FIRST, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
 };
 use trimtab_symbols::Function;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{HowFar, PatchSite, ReadablePlace, SiteKind, Unsure};
+use trimtab_x86::{ExitTests, HowFar, Look, PassesLeft, PatchSite, ReadablePlace, SiteKind, Unsure, passes_left};
 
 /// Why it is not known how far a loop is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,10 +52,24 @@ const KEPT_BYTES: i64 = 8 + 128;
 const FLAGS_BYTES: i64 = 8;
 
 /// The places that a loop's probe reads, and how it finds them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoopWatch {
-    how_far: HowFar,
+    how_far: Result<HowFar, Unsure>,
+    /// The tests by which it is left, where its counter does not say all.
+    tests: Option<ExitTests>,
     places: [(u64, u64, u64); WATCHED_MAX],
+}
+
+/// Looks that are kept of a loop's tests. Of more every second one goes.
+const LOOKS_MAX: usize = 64;
+
+/// Looks from which something follows.
+const LOOKS_ENOUGH: usize = 5;
+
+/// Looks at the tests of a rank's loop, in the order of its passes.
+#[derive(Clone, Debug, Default)]
+pub struct TestLooks {
+    looks: Vec<Look>,
 }
 
 /// How far a rank's loop was in one pass, as two passes of it agree.
@@ -71,6 +86,8 @@ pub struct LoopProgress {
     /// The code shows that nobody but the loop writes to its counter and bound; else they only did what a counting loop makes of
     /// them while they were seen.
     pub is_sure: bool,
+    /// Passes left after a pass, this one included, as its tests were seen to come closer to their ends.
+    pub seen: Option<(u64, PassesLeft)>,
 }
 
 impl LoopWatch {
@@ -93,10 +110,24 @@ impl LoopWatch {
             return Err(NoReading::SeveralPlaces);
         };
         let keeps_counters = function.is_some_and(is_fortran);
-        let how_far = inside.how_far(found, *site, (keeps_counters, sources))?;
+        let how_far = inside.how_far(found, *site, (keeps_counters, sources));
+        let says_all = how_far.as_ref().is_ok_and(|how_far| how_far.is_sure() && !how_far.may_end_before());
+        let tests = (!says_all).then(|| inside.exit_tests(found, *site, sources)).flatten();
         let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
-        let places = how_far.places().map(|place| place.map_or((0, 0, 0), |place| words(place, stack)));
-        Ok(LoopWatch { how_far, places })
+        let read = how_far.as_ref().map_or([None; 3], HowFar::places);
+        let noted = tests.iter().flat_map(ExitTests::registers).map(|number| Some(ReadablePlace::Register(number)));
+        let mut places = [(0, 0, 0); WATCHED_MAX];
+        for (words_of, place) in places.iter_mut().zip(read.into_iter().chain(noted)) {
+            *words_of = place.map_or((0, 0, 0), |place| words(place, stack));
+        }
+        if places[0].0 == 0 && tests.is_some() {
+            // The routine notes no pass unless it is told of a first place: one that it does not read.
+            places[0].0 = 1 << NOTHING_BIT;
+        }
+        match (how_far, tests) {
+            (Err(unsure), None) => Err(unsure.into()),
+            (how_far, tests) => Ok(LoopWatch { how_far, tests, places }),
+        }
     }
 
     /// Has the probe read from now on, as soon as the loop is the marker; `None`: it reads nothing.
@@ -113,23 +144,91 @@ impl LoopWatch {
         }
     }
 
-    /// How far the loop is, from the first reading and the latest. `memory` is that of the process.
+    /// How far the loop is, from the first reading and the latest, and from looks at its tests. `memory` is that of the process.
     ///
     /// # Errors
     /// Why nothing.
-    pub fn progress(&self, header: &Header, memory: Option<&Memory>) -> Result<LoopProgress, NoReading> {
+    pub fn progress(
+        &self,
+        header: &Header,
+        memory: Option<&Memory>,
+        looks: &TestLooks,
+    ) -> Result<LoopProgress, NoReading> {
+        let seen = self.seen(looks);
+        let counted = self.counted(header, memory).map(|progress| LoopProgress { seen, ..progress });
+        let nothing =
+            |(pass, _)| LoopProgress { pass, done: None, remaining: None, may_end_before: true, is_sure: false, seen };
+        counted.or_else(|reason| seen.map(nothing).ok_or(reason))
+    }
+
+    /// By its counter alone.
+    fn counted(&self, header: &Header, memory: Option<&Memory>) -> Result<LoopProgress, NoReading> {
+        let how_far = self.how_far.as_ref().map_err(|unsure| *unsure)?;
         let (first, latest) = readings(header).ok_or(NoReading::NotTwice)?;
-        let load = |address, bytes: u32| {
-            let read = memory?.read_vec(address, bytes as usize).ok()?;
-            Some(read.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
-        };
-        let with_bound = |(pass, read): Read| Some((pass, self.how_far.with_bound(read, &load)?));
+        let load = |address, bytes| load_word(memory?, address, bytes);
+        let with_bound = |(pass, read): Read| Some((pass, how_far.with_bound(read, &load)?));
         // A bound moved, or a pointer to it.
         let is_same = first.1[1] == latest.1[1];
         let both = with_bound(first).zip(with_bound(latest)).filter(|_| is_same);
         let (first, latest) = both.ok_or(NoReading::Unsteady)?;
-        said(&self.how_far, first, latest)
+        said(how_far, first, latest)
     }
+
+    /// Passes left after the last look, if all ways out of the loop were looked at.
+    fn seen(&self, looks: &TestLooks) -> Option<(u64, PassesLeft)> {
+        self.is_looked_at().then_some(())?;
+        Some((looks.looks.last()?.pass, passes_left(&looks.looks)?))
+    }
+
+    /// True if looks at the loop's tests may tell more than its counter.
+    pub fn is_looked_at(&self) -> bool {
+        self.tests.as_ref().is_some_and(|tests| !tests.has_others())
+    }
+
+    /// Looks at the loop's tests now, from outside of the process, if that may tell more than its counter.
+    pub fn look(&self, header: &Header, memory: Option<&Memory>, looks: &mut TestLooks) {
+        let Some(tests) = self.tests.as_ref().filter(|_| self.is_looked_at()) else { return };
+        let Some((pass, words)) = latest(header) else { return };
+        let numbers = tests.registers();
+        let register = |number: u8| numbers.iter().position(|known| *known == number).map(|at| words[NOTED_FIRST + at]);
+        let sides = tests.look(&register, &|address, bytes| load_word(memory?, address, bytes));
+        looks.add(Look { pass, sides });
+    }
+}
+
+impl TestLooks {
+    /// Nothing was looked at.
+    pub const fn none() -> TestLooks {
+        TestLooks { looks: Vec::new() }
+    }
+
+    /// True if little follows from so few looks.
+    pub fn are_few(&self) -> bool {
+        self.looks.len() < LOOKS_ENOUGH
+    }
+
+    fn add(&mut self, look: Look) {
+        match self.looks.last().map(|last| last.pass.cmp(&look.pass)) {
+            Some(Ordering::Equal) => return,
+            // Passes are counted anew.
+            Some(Ordering::Greater) => self.looks.clear(),
+            _ => {}
+        }
+        self.looks.push(look);
+        if self.looks.len() > LOOKS_MAX {
+            let mut index = 0;
+            self.looks.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+    }
+}
+
+/// A number in the memory of a process; `None`: it can't be read.
+fn load_word(memory: &Memory, address: u64, bytes: u32) -> Option<u64> {
+    let read = memory.read_vec(address, bytes as usize).ok()?;
+    Some(read.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
 /// How far a loop is whose first reading and latest one were taken in these passes.
@@ -144,6 +243,7 @@ fn said(how_far: &HowFar, first: Read, latest: Read) -> Result<LoopProgress, NoR
         remaining: how_far.remaining(latest.1),
         may_end_before: how_far.may_end_before(),
         is_sure: how_far.is_sure(),
+        seen: None,
     })
 }
 
@@ -168,7 +268,7 @@ impl LoopCounter {
         modules.look_inside(begins, |inside| {
             let found = inside.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
             let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
-            let LoopWatch { how_far, .. } = LoopWatch::new(inside, number, (&sites, false), function, &sources)?;
+            let how_far = LoopWatch::new(inside, number, (&sites, false), function, &sources)?.how_far?;
             if !how_far.is_sure() {
                 return Err(Unsure::Shared.into());
             }
@@ -183,7 +283,7 @@ impl LoopCounter {
     }
 
     /// The places to read: counter, bound, and what the counter began with.
-    pub fn places(&self) -> [Option<ReadablePlace>; WATCHED_MAX] {
+    pub fn places(&self) -> [Option<ReadablePlace>; NOTED_FIRST] {
         self.how_far.places()
     }
 
@@ -201,18 +301,25 @@ impl LoopCounter {
     }
 }
 
-/// A pass by its number, and what was read in it.
-pub type Read = (u64, [u64; WATCHED_MAX]);
+/// A pass by its number, and what was read in it of counter, bound and beginning.
+pub type Read = (u64, [u64; NOTED_FIRST]);
+/// The same, with the registers that its tests are looked at by.
+type ReadAll = (u64, [u64; WATCHED_MAX]);
 
 /// The first reading and the latest.
 fn readings(header: &Header) -> Option<(Read, Read)> {
-    let first = whole(&header.readings[0])?;
+    let counted = |(pass, words): ReadAll| (pass, [words[0], words[1], words[2]]);
+    Some((counted(whole(&header.readings[0])?), counted(latest(header)?)))
+}
+
+/// The latest reading behind the first one.
+fn latest(header: &Header) -> Option<ReadAll> {
     let latest = || header.readings[1..].iter().filter_map(whole).max_by_key(|(pass, _)| *pass);
-    Some((first, (0..TRIES_MAX).find_map(|_| latest())?))
+    (0..TRIES_MAX).find_map(|_| latest())
 }
 
 /// A reading, unless it is being written.
-fn whole(reading: &Reading) -> Option<Read> {
+fn whole(reading: &Reading) -> Option<ReadAll> {
     let pass = reading.pass.load(Acquire);
     let words = std::array::from_fn(|index| reading.words[index].load(Acquire));
     (pass != 0 && reading.pass.load(Acquire) == pass).then_some((pass, words))

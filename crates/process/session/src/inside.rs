@@ -12,8 +12,9 @@ use crate::sources::Sources;
 use crate::subject::Subject;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, PassPlace, PatchSite, Refusal,
-    Springboards, Unsure, entry_has_marker, how_far, loop_sites, offer_padding, own_sites, point_site, way_site,
+    Analysis, CodeSource, ControlFlow, ENTRY_MARKER, ExitTests, FunctionCode, FunctionSites, HowFar, Loop, PassPlace,
+    PatchSite, Refusal, Springboards, Unsure, entry_has_marker, exit_tests, how_far, loop_sites, offer_padding,
+    own_sites, point_site, way_site,
 };
 
 /// One function's code, understood.
@@ -68,15 +69,26 @@ impl<'a> Inside<'a> {
         site: ProcAddr,
         (keeps_counters, sources): (bool, &Sources<'_>),
     ) -> Result<HowFar, Unsure> {
-        let surroundings = Around {
-            subject: self.subject,
-            entry: self.code.entry,
-            flow: &self.flow,
-            found,
-            keeps_counters,
-            source: &|at| sources.at(at),
-        };
+        let source = |at| sources.at(at);
+        let surroundings = self.around(found, keeps_counters, &source);
         how_far(self.code, self.analysis, (&self.flow, found), site, &surroundings)
+    }
+
+    /// The tests by which a loop is left, to be looked at from a patch right before the instruction at `site`; see [`exit_tests`].
+    pub(crate) fn exit_tests(&self, found: &Loop, site: ProcAddr, sources: &Sources<'_>) -> Option<ExitTests> {
+        let source = |at| sources.at(at);
+        let surroundings = self.around(found, false, &source);
+        exit_tests(self.code, self.analysis, (&self.flow, found), site, &surroundings)
+    }
+
+    fn around<'b>(
+        &'b self,
+        found: &'b Loop,
+        keeps_counters: bool,
+        source: &'b dyn Fn(ProcAddr) -> Option<CodeSource>,
+    ) -> Around<'b> {
+        let (subject, entry, flow) = (self.subject, self.code.entry, &self.flow);
+        Around { subject, entry, flow, found, keeps_counters, source }
     }
 
     /// The patch that sees every time control goes from the branch at `from` straight to `to`.

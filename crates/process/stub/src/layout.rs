@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0d");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0e");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -33,10 +33,16 @@ pub const TYPES_MAX: u64 = 64;
 pub const REQUESTS_MAX: u64 = 4096;
 
 /// Requests of one thread that are posted and not completed, of which it is known which call posted them (power of two).
-pub const POSTED_MAX: u64 = 256;
+pub const POSTED_MAX: u64 = 1024;
+
+/// Places among which a handle's is, so that handles which share one don't take each other's (power of two).
+pub const POSTED_WAYS: u64 = 8;
 
 /// Requests that a call which completes several is asked for; more are not known.
 pub const COMPLETED_MAX: u64 = 1024;
+
+/// Requests of which a call may complete any; of more it is not known which.
+pub const ANY_MAX: u64 = 64;
 
 /// Return addresses of which the routine can know whether they end a path, and if not where the caller's lies (power of two).
 /// Three quarters are used.
@@ -210,6 +216,8 @@ pub mod requests {
     pub const COMPLETES_ONE: u8 = 2;
     /// It returns when the first `count` of the array `request` are.
     pub const COMPLETES_ALL: u8 = 3;
+    /// It returns when one of these is, or some are; what is completed is null behind it.
+    pub const COMPLETES_ANY: u8 = 4;
 }
 
 /// Calls of the calibration function in one round, and rounds of which the fastest counts.
@@ -359,8 +367,12 @@ pub struct PatchRecord {
     pub patched: [u8; PATCH_BYTES_MAX],
 }
 
-/// Places that are read in each pass of a marking loop.
-pub const WATCHED_MAX: usize = 3;
+/// Places that are read in each pass of a marking loop: its counter and what belongs to it, then registers by which its tests are looked
+/// at from outside.
+pub const WATCHED_MAX: usize = 6;
+
+/// The first of those registers.
+pub const NOTED_FIRST: usize = 3;
 
 /// Where a routine finds a register of the program at a loop's probe ([`WatchedPlace::how`]).
 pub mod holder {
@@ -518,6 +530,10 @@ pub struct Header {
     pub comm_world: AtomicU64,
     /// `MPI_REQUEST_NULL`; 0: not known.
     pub request_null: AtomicU64,
+    /// Requests that were over when the call which made them returned share handles: the bits by which these are known,
+    pub request_over_mask: AtomicU64,
+    /// and their values; 0: not known.
+    pub request_over: AtomicU64,
     /// `MPI_IN_PLACE`.
     pub in_place: AtomicU64,
     /// `MPI_ROOT` (two's complement): how an intercommunicator's root names itself.
@@ -962,8 +978,24 @@ pub struct Slot {
     pub comms: [CommEntry; COMMS_MAX as usize],
     /// Sizes of datatypes met, by hash of the handle.
     pub types: [TypeEntry; TYPES_MAX as usize],
-    /// Requests posted, by hash of the handle: the latest of each place.
+    /// Requests posted, by hash of the handle: the latest of the places that it is among.
     pub posted: [PostedRequest; POSTED_MAX as usize],
+    /// The open call that completes any of several.
+    pub any: AnyOfSeveral,
+}
+
+/// The requests of which an open call completes any.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AnyOfSeveral {
+    /// Its ring index plus one; 0: there is none.
+    pub ring: AtomicU64,
+    /// Where the program keeps their handles.
+    pub place: AtomicU64,
+    /// So many.
+    pub count: AtomicU64,
+    /// The handles as they were at its entry.
+    pub handles: [AtomicU64; ANY_MAX as usize],
 }
 
 /// A request that a call in the ring has posted.
@@ -974,6 +1006,8 @@ pub struct PostedRequest {
     pub handle: AtomicU64,
     /// Ring index plus one of that call; 0: not known.
     pub ring: AtomicU64,
+    /// The same of the call that completed it; 0: none did.
+    pub completed_by: AtomicU64,
 }
 
 /// A call that has been entered and not left.

@@ -443,6 +443,9 @@ fn note_request(context: Context, probe: &Probe, frame: &Frame, ring: u64) {
         let ring = if makes_request(probe) { 0 } else { ring };
         crate::requests::post(context.header, context.slot, frame.kept[0].load(Relaxed), ring);
     }
+    if probe.requests == requests::COMPLETES_ANY {
+        crate::requests::complete_any(context.header, context.slot, ring);
+    }
     if makes_request(probe) {
         links::store_request(context, frame);
     }
@@ -928,7 +931,12 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     if probe.requests >= requests::COMPLETES_ONE {
         let is_one = probe.requests == requests::COMPLETES_ONE;
         let count = if is_one { 1 } else { i64::from(arguments.get(probe.count) as i32) };
-        crate::requests::complete(context.header, context.slot, arguments.get(probe.request), count, index);
+        let place = arguments.get(probe.request);
+        if probe.requests == requests::COMPLETES_ANY {
+            crate::requests::remember(context.header, context.slot, place, count, index);
+        } else {
+            crate::requests::complete(context.header, context.slot, place, count, index);
+        }
     }
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);

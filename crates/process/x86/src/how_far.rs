@@ -210,7 +210,11 @@ pub fn how_far(
 }
 
 /// The values known before and behind each block, whichever way the function comes there; nothing if it is too large.
-fn whole((entry, start): (ProcAddr, State), flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
+pub(crate) fn whole(
+    (entry, start): (ProcAddr, State),
+    flow: &ControlFlow,
+    instructions: &Instructions,
+) -> (States, States) {
     let Some(entry) = flow.block_at(entry).filter(|_| flow.blocks.len() <= BLOCKS_MAX) else {
         return (States::new(), States::new());
     };
@@ -313,15 +317,15 @@ fn is_narrow(bound: &LoopBound) -> bool {
 }
 
 /// Ways out of a loop that are no way to leave it.
-struct Failures<'a> {
-    flow: &'a ControlFlow,
-    instructions: &'a Instructions,
-    surroundings: &'a dyn Surroundings,
+pub(crate) struct Failures<'a> {
+    pub(crate) flow: &'a ControlFlow,
+    pub(crate) instructions: &'a Instructions,
+    pub(crate) surroundings: &'a dyn Surroundings,
 }
 
 impl Failures<'_> {
     /// True if whatever comes behind an address ends in a call that says that something went wrong.
-    fn is_one(&self, address: ProcAddr) -> bool {
+    pub(crate) fn is_one(&self, address: ProcAddr) -> bool {
         let Some(block) = self.flow.block_at(address) else { return false };
         let (mut known, mut work) = (BTreeSet::from([block]), vec![block]);
         while let Some(block) = work.pop() {

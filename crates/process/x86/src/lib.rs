@@ -22,6 +22,7 @@
 
 mod analyse;
 mod answers;
+mod approach;
 mod between;
 mod blocks;
 mod bound;
@@ -32,6 +33,7 @@ mod copied;
 mod copyable;
 mod edge;
 mod evaluate;
+mod exit_tests;
 mod faults;
 mod flow;
 mod frame_lookup;
@@ -69,6 +71,7 @@ mod written;
 
 pub use analyse::{Analysis, ENTRY_MARKER, Exit, ExitKind, ExternalJump, analyse, entry_has_marker};
 pub use answers::answers_in_flags;
+pub use approach::{Look, PassesLeft, passes_left};
 pub use between::{Branch, Stretches};
 pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use bound::{LoopBound, NoBound, loop_bound};
@@ -78,6 +81,7 @@ pub use copied::{CodeSource, SourceBlock, SourcePosition};
 pub use copyable::{NotCopyable, check_copyable};
 pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
+pub use exit_tests::{ExitTests, GoesOn, LoadWord, NOTED_MAX, Sides, exit_tests};
 pub use faults::may_fault_in;
 pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
 pub use gather::{

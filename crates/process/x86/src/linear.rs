@@ -622,7 +622,7 @@ impl State {
         held.filter(|_| is_of_registers && !has_one_register(instruction)).map(|truth| Value::Half(truth, true))
     }
 
-    fn operand(&self, instruction: &Instruction, index: u32) -> Value {
+    pub(crate) fn operand(&self, instruction: &Instruction, index: u32) -> Value {
         match instruction.op_kind(index) {
             OpKind::Register => {
                 let register = instruction.op_register(index);
@@ -706,7 +706,7 @@ fn is_push(instruction: &Instruction) -> bool {
 }
 
 /// Number of the general register that one is part of.
-fn number_of(register: Register) -> Option<usize> {
+pub(crate) fn number_of(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full.number())
 }
@@ -755,7 +755,7 @@ fn operand_bits(instruction: &Instruction, index: u32) -> Option<u32> {
 }
 
 /// True if both operands are one register.
-fn has_one_register(instruction: &Instruction) -> bool {
+pub(crate) fn has_one_register(instruction: &Instruction) -> bool {
     instruction.op0_kind() == OpKind::Register
         && instruction.op1_kind() == OpKind::Register
         && instruction.op0_register() == instruction.op1_register()

@@ -19,16 +19,21 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, Care, CodeRange, CodeSource, ControlFlow, FunctionCode, HowFar, JumpForm, NoBound, PassPlace, PatchSite,
-    ProbeBytes, ProbePlace, ReadablePlace, Refusal, Returned, SiteKind, Surroundings, WriteProbe, analyse,
-    build_probe_island, encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own,
-    writes_or_lends, writes_through,
+    Analysis, Care, CodeRange, CodeSource, ControlFlow, ExitTests, FunctionCode, HowFar, JumpForm, Look, NoBound,
+    PassPlace, PatchSite, ProbeBytes, ProbePlace, ReadablePlace, Refusal, Returned, SiteKind, Surroundings, WriteProbe,
+    analyse, build_probe_island, encode_near_jump, exit_tests, how_far, keeps_address, leaves_alone, loop_bound,
+    loop_sites, passes_left, passes_own, writes_or_lends, writes_through,
 };
 
 /// The loops are run with these.
 const LENGTHS: [i32; 6] = [0, 1, 2, 7, 12, 40];
 /// Bytes that are pushed below the registers, and the red zone: from where they lie to the program's stack.
 const SAVED_BYTES: u64 = 16 * 8 + 8 + 128;
+
+/// The loops whose tests are looked at are run with this,
+const LOOKED_LENGTH: i32 = 40;
+/// from so many passes on.
+const LOOKS_MIN: usize = 5;
 
 /// Functions that have the loop of the one whose name follows.
 const POINTED: &str = "pointed_";
@@ -39,6 +44,9 @@ struct Watched {
     /// Iterations that were made, if that is counted.
     made: *const i64,
     read: Vec<([u64; 3], i64)>,
+    /// The tests by which the loop is left, and looks at them.
+    tests: Option<ExitTests>,
+    looks: Vec<Look>,
 }
 
 // SAFETY: the counter is the library's, which stays.
@@ -151,6 +159,15 @@ extern "C" fn record(registers: *const u64) {
     // SAFETY: it is the library's counter, which nobody writes to meanwhile.
     let made = if watched.made.is_null() { 0 } else { unsafe { watched.made.read_volatile() } };
     watched.read.push((read, made));
+    if let Some(tests) = &watched.tests {
+        let register = |number: u8| Some(read_register(registers, number));
+        let sides = tests.look(&register, &|at, bytes| Some(word(at, bytes)));
+        watched.looks.push(Look { pass: watched.read.len() as u64, sides });
+    }
+}
+
+fn read_register(registers: *const u64, number: u8) -> u64 {
+    self::read(registers, ReadablePlace::Register(number))
 }
 
 fn read(registers: *const u64, place: ReadablePlace) -> u64 {
@@ -278,7 +295,8 @@ impl Library {
         (start, length): (ProcAddr, i32),
     ) -> Vec<([u64; 3], i64)> {
         let jump = self.write_island(site, bytes, entry);
-        *WATCHED.lock().expect("no panic") = Some(Watched { places, made: self.made, read: Vec::new() });
+        let watched = Watched { places, made: self.made, read: Vec::new(), tests: None, looks: Vec::new() };
+        *WATCHED.lock().expect("no panic") = Some(watched);
         write(site.at, &jump);
         // SAFETY: it is a function of the library that takes a number.
         unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(start.0)(length) };
@@ -332,6 +350,43 @@ impl Library {
             said
         });
         said.min().unwrap_or(Said::Unseen)
+    }
+
+    /// Looks at the tests of each outermost loop of a function in all of its passes: of how many passes the ones to come were told, and those
+    /// that were told wrongly.
+    fn check_looks(&self, (name, at, size): (&str, u64, u64)) -> (u64, Vec<String>) {
+        let (entry, bytes) = (ProcAddr(self.bias + at), memory(self.bias + at, size));
+        let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
+        let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
+        let Ok(analysis) = analyse(&code, &(), &()) else { return (0, Vec::new()) };
+        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target));
+        let (mut told, mut wrong) = (0, Vec::new());
+        for found in flow.loops.iter().filter(|found| found.depth() == 1) {
+            let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { continue };
+            let [site @ PatchSite { kind: SiteKind::At(address), jump: JumpForm::Near5, .. }] = &sites[..] else {
+                continue;
+            };
+            let known = Known { library: self, entry, calls: Vec::new(), is_fortran: false };
+            let tests = exit_tests(&code, &analysis, (&flow, found), *address, &known);
+            let Some(tests) = tests.filter(|tests| !tests.has_others()) else { continue };
+            let jump = self.write_island(site, &bytes, entry);
+            let places = [None; 3];
+            let watched = Watched { places, made: self.made, read: Vec::new(), tests: Some(tests), looks: Vec::new() };
+            *WATCHED.lock().expect("no panic") = Some(watched);
+            write(site.at, &jump);
+            // SAFETY: it is a function of the library that takes a number.
+            unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(entry.0)(LOOKED_LENGTH) };
+            write(entry, &bytes);
+            let looks = WATCHED.lock().expect("no panic").take().map(|watched| watched.looks).unwrap_or_default();
+            for end in LOOKS_MIN..looks.len() {
+                let (left, came) = (passes_left(&looks[..end]), (looks.len() - end) as u64);
+                told += u64::from(left.is_some());
+                if let Some(left) = left.filter(|left| !(left.least..=left.most).contains(&came)) {
+                    wrong.push(format!("{name} after {end}: {left:?}, {came} came"));
+                }
+            }
+        }
+        (told, wrong)
     }
 
     fn made(&self) -> i64 {
@@ -556,6 +611,31 @@ fn how_far_a_loop_is_said_to_be_is_how_far_it_is() {
     assert!(wrong.is_empty(), "{} wrong claims: {wrong:#?}", wrong.len());
     assert!(claimed * 10 >= possible * 8 && possible > 100, "{claimed} of {possible} plain loops are claimed");
     assert!(whole * 4 >= possible * 3, "of {whole} of {possible} it is known how many are done and how many come");
+}
+
+#[test]
+fn looks_at_tests_tell_the_passes_that_come() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut functions, mut known, mut told, mut wrong) = (0, 0, 0, Vec::new());
+    for (compiler, kind) in [("gcc", "c"), ("g++", "cpp"), ("gfortran", "f90")] {
+        for level in ["-O0", "-O2", "-O3"] {
+            let sources = [&format!("far.{kind}"), "far_mark.c"];
+            let Some(library) = compiled(compiler, sources, level).map(|path| Library::load(&path)) else { continue };
+            let is_one = |name: &str| name.starts_with("plain_") || name.starts_with("exits_");
+            for (name, at, size) in library.functions.iter().filter(|(name, ..)| is_one(name)) {
+                println!("{compiler} {level} {name}");
+                let (passes, amiss) = library.check_looks((name, *at, *size));
+                println!("{compiler} {level} {name}: {passes} told {amiss:?}");
+                functions += 1;
+                known += u64::from(passes > 0);
+                told += passes;
+                wrong.extend(amiss.into_iter().map(|said| format!("{compiler} {level} {said}")));
+            }
+        }
+    }
+    println!("{told} passes of {known} of {functions} functions told, {} wrongly", wrong.len());
+    assert!(known * 2 > functions && functions > 100, "{known} of {functions} functions are told");
+    assert!(wrong.is_empty(), "{} of {told}: {wrong:#?}", wrong.len());
 }
 
 #[test]

@@ -202,7 +202,10 @@ fn page(made: &JobMade) -> String {
         (Some(done), Some(total), _) => {
             Some(format!("{done} of {total} iterations done ({:.1}%)", 100.0 * done as f64 / total.max(1) as f64))
         }
-        (Some(done), None, Some(most)) => Some(format!("{done} iterations done, of {most} at most")),
+        (Some(done), None, Some(most)) => {
+            let at_most = format!("{done} iterations done, of {most} at most");
+            Some(likely_way(made).map_or(at_most.clone(), |likely| format!("{at_most}; {likely}")))
+        }
         (Some(done), None, None) => Some(format!("{done} iterations done")),
         (None, ..) => likely_way(made).or_else(|| progress.remaining.map(|left| format!("{left} iterations to come"))),
     });
@@ -220,6 +223,10 @@ fn likely_way(made: &JobMade) -> Option<String> {
     let likely = made.likely()?;
     match (likely.done.zip(likely.total), likely.remaining) {
         (Some((done, total)), _) => Some(format!("probably {done} of {total} iterations done")),
+        (None, Some(remaining)) if likely.remaining_lower.is_some() => {
+            let (lower, upper) = likely.remaining_lower.zip(likely.remaining_upper)?;
+            Some(format!("probably {remaining} iterations to come, {lower} to {upper}"))
+        }
         (None, remaining) => remaining.map(|remaining| format!("probably {remaining} iterations to come")),
     }
 }

@@ -55,7 +55,7 @@ fn pair_lines(text: &mut String, pair: &HostPair) {
     let split = pair
         .transfer_s
         .zip(pair.wait_s)
-        .map_or("all came while nobody waited for them alone".to_owned(), |(transfer, wait)| {
+        .map_or("no call waited for one of them alone".to_owned(), |(transfer, wait)| {
             format!("{} transfer, {} waiting", seconds_words(transfer), seconds_words(wait))
         });
     let _ = writeln!(text, "{between}  {}  {} messages: {split}", pair.mpi, pair.messages);

@@ -318,7 +318,8 @@ fn ranks_go_on(home: &Home, mut trimtab: Child, end: End) {
         std::thread::sleep(Duration::from_millis(500));
         assert!(is_held(waiting), "it waits");
         let (computed, passed) = (processor_ns(waiting) - spent, since.elapsed().as_nanos());
-        assert!(u128::from(computed) < passed / 10, "it computes while it waits: {computed} of {passed} ns");
+        // One that spins would compute all of it.
+        assert!(u128::from(computed) < passed / 4, "it computes while it waits: {computed} of {passed} ns");
     } else {
         interrupt(i32::try_from(trimtab.id()).expect("a pid"));
         trimtab.wait().expect("it ends");

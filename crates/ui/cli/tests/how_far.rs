@@ -41,14 +41,20 @@ struct Form {
     is_plain: bool,
     /// Other code may change its bound: nothing is sure. True if that does so.
     is_changed: Option<bool>,
+    /// Its tests compare what called functions move: true if looks at them are to tell its end, false if they can't.
+    is_seen: Option<bool>,
 }
 
 const fn form(number: u32, function: &'static str, has_second_exit: bool, is_plain: bool) -> Form {
-    Form { number, function, has_second_exit, is_plain, is_changed: None }
+    Form { number, function, has_second_exit, is_plain, is_changed: None, is_seen: None }
 }
 
 const fn shared(number: u32, function: &'static str, is_changed: bool) -> Form {
-    Form { number, function, has_second_exit: false, is_plain: false, is_changed: Some(is_changed) }
+    Form { number, function, has_second_exit: false, is_plain: false, is_changed: Some(is_changed), is_seen: None }
+}
+
+const fn looked_at(number: u32, function: &'static str, is_seen: bool) -> Form {
+    Form { number, function, has_second_exit: true, is_plain: false, is_changed: None, is_seen: Some(is_seen) }
 }
 
 const PROGRAMS: [Program; 3] = [
@@ -79,6 +85,11 @@ const PROGRAMS: [Program; 3] = [
             form(2, "flow::Solver::solve(int)", false, false),
             shared(3, "flow::Solver::solve(int)", false),
             shared(4, "flow::Solver::solve(int)", true),
+            // A clock of equal steps, a counter that moves by a variable, a clock whose steps grow, and a residual.
+            looked_at(5, "flow::Solver::solve(int)", true),
+            looked_at(6, "flow::Solver::solve(int)", true),
+            looked_at(7, "flow::Solver::solve(int)", false),
+            looked_at(8, "flow::Solver::solve(int)", false),
         ],
     },
     Program {
@@ -177,9 +188,23 @@ fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (boo
         assert!(likely.done.is_none_or(is_near), "{name}: {least} to {most}, said {progress:?}");
         assert_eq!(likely.total == Some(all), !is_changed, "{name}: {all} steps, said {progress:?}");
     }
+    if form.is_changed != Some(true) {
+        check_likely(name, &progress, (all.saturating_sub(most + 1), all + 1 - least.min(all)));
+    }
+    if let Some(is_seen) = form.is_seen {
+        assert_eq!(progress.likely.is_some(), is_seen, "{name}: {progress:?}");
+    }
     println!("{name}: {progress:?}");
     let is_claimed = done.is_some() && (total.is_some() || form.has_second_exit);
     (is_claimed, said_done.map(|done| (least..=most).contains(&done)))
+}
+
+/// The range of likely steps to come meets that of the steps which came, give or take the one that a look may be late.
+fn check_likely(name: &str, progress: &LoopProgress, (least, most): (u64, u64)) {
+    let Some((likely, left)) = progress.likely.and_then(|likely| Some((likely, likely.remaining?))) else { return };
+    let (lower, upper) = (likely.remaining_lower.unwrap_or(left), likely.remaining_upper.unwrap_or(left));
+    assert!(lower <= left && left <= upper, "{name}: {progress:?}");
+    assert!(lower <= most + 1 && upper + 1 >= least, "{name}: {least} to {most} steps came, said {progress:?}");
 }
 
 /// How it is compiled: those of which a claim is expected in most ways, the others in one each.
@@ -187,7 +212,7 @@ fn levels(form: &Form) -> Vec<&'static str> {
     let turn = form.number as usize % LEVELS.len();
     let is_wanted = |index: usize| match form.is_plain {
         true => index == 0 || index == 2 || index == 1 + 2 * (turn % 2),
-        false => index == turn,
+        false => index == turn || (form.is_seen.is_some() && index == (turn + 2) % LEVELS.len()),
     };
     (0..LEVELS.len()).filter(|index| is_wanted(*index)).map(|index| LEVELS[index]).collect()
 }

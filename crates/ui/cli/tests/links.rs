@@ -159,18 +159,27 @@ fn what_windows_do_not_decide_is_refused() {
     }
 }
 
-/// The receiver waits in `MPI_Wait` and `MPI_Waitall`, for rank 0, which sleeps before it sends.
+/// The receiver waits in `MPI_Wait` and its kin, for rank 0, which sleeps before it sends.
 #[test]
 fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
     let _alone = alone();
     const ITERATIONS: f64 = 12.0;
     const LATE_S: f64 = 0.02;
-    for (mpi, posted, function) in
-        Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, "1", "MPI_Wait"), (mpi, "2", "MPI_Waitall")])
-    {
+    // Short sends are over at once, and all of them share one handle; long ones have one each.
+    let ways = [
+        (Mpi::Mpich, "1", "0", "MPI_Wait", "2048"),
+        (Mpi::OpenMpi, "2", "0", "MPI_Waitall", "2048"),
+        (Mpi::Mpich, "33", "0", "MPI_Waitall", "8"),
+        (Mpi::OpenMpi, "33", "0", "MPI_Waitall", "8"),
+        (Mpi::OpenMpi, "33", "0", "MPI_Waitall", "65536"),
+        (Mpi::Mpich, "3", "1", "MPI_Waitany", "2048"),
+        (Mpi::OpenMpi, "3", "2", "MPI_Waitsome", "65536"),
+    ];
+    for (mpi, posted, any, function, size) in ways {
         let home = Home::new();
         let program = build("pong", Some(mpi), &Variant::default()).expect("it builds");
-        let words = ["--iterations", "100000000", "--sizes", "2048", "--late-us", "20000", "--posted", posted];
+        let words = ["--iterations", "100000000", "--sizes", size, "--late-us", "20000"];
+        let words = [&words[..], &["--posted", posted, "--any", any]].concat();
         let job = wait_until_at_work(Launch::mpi(mpi, RANKS, &program).args(words).start().expect("it starts"), true);
         let said = home.trimtab(&["attach", "--iterations", "12", "--json", "-", &job.pid().to_string()]);
         let report: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
@@ -178,9 +187,10 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         let mut own = states.filter(|state| state["function"] == function && state["state"] == "late sender");
         let state = own.next().unwrap_or_else(|| panic!("{function}: {report}"));
         let (time_s, calls) = (number(&state["time_s"]), number(&state["calls"]));
-        // A sender that gets no processor is later still.
+        // A sender that gets no processor is later still. Long messages take some of that time inside of `MPI_Isend`.
         let of_state = ITERATIONS * LATE_S;
-        assert!(time_s >= 0.8 * of_state && calls >= ITERATIONS, "{mpi:?} {function}: {state}");
+        let part = if size == "65536" { 0.4 } else { 0.8 };
+        assert!(time_s >= part * of_state && calls >= ITERATIONS, "{mpi:?} {function} {posted} {size}: {state}");
         assert_eq!(state["late_ranks"][0]["rank"], 0, "{mpi:?} {function}: {state}");
         let functions = report["functions"].as_array().expect("functions").iter();
         let row = functions.clone().find(|row| row["name"] == function).expect("a row");
@@ -188,10 +198,12 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         assert!(time_s <= 1.01 * number(&row["time_s"]), "no longer than its calls: {row}");
         let messages = report["messages"].as_array().expect("messages");
         let from_first = messages.iter().find(|row| row["from"] == 0).expect("messages of rank 0");
-        // Of several that one call waits for nobody sees when each came.
-        let is_timed = posted == "1";
-        assert_eq!(from_first["transfer_s"].is_number(), is_timed, "{mpi:?}: {from_first}");
-        assert!(!is_timed || number(&from_first["wait_s"]) >= 0.8 * of_state, "{mpi:?}: {from_first}");
+        // Of several that one call waits for nobody sees when each came; beside a send that was over there is one.
+        let is_timed = from_first["transfer_s"].is_number();
+        let may_be = if posted == "1" { is_timed } else { posted != "33" || !is_timed };
+        assert!(may_be, "{mpi:?} {posted}: {from_first}");
+        let is_late = posted != "1" || number(&from_first["wait_s"]) >= 0.8 * of_state;
+        assert!(is_late, "{mpi:?}: {from_first}");
     }
 }
 

@@ -70,5 +70,5 @@ fn links(report: &Report) -> Vec<LinkTime> {
 pub(crate) fn basis(report: &Report) -> String {
     let more = links(report).len().saturating_sub(LINKS_SHOWN_MAX);
     let rest = if more > 0 { format!("; {} in the JSON", counted(more as u64, "shorter link")) } else { String::new() };
-    format!("of messages whose send and receive were matched; not seen: they came while nobody waited for them{rest}")
+    format!("of messages whose send and receive were matched; not seen: no call waited for them alone{rest}")
 }

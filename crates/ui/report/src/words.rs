@@ -89,7 +89,10 @@ fn how_far(progress: &LoopProgress) -> String {
     let LoopProgress { done, remaining, total, total_at_most, likely, explanation } = progress;
     let said = match (done, total, total_at_most, remaining) {
         (Some(done), Some(total), ..) => format!("{} of {} iterations done", count(*done), count(*total)),
-        (Some(done), None, Some(most), _) => format!("{} of at most {} iterations done", count(*done), count(*most)),
+        (Some(done), None, Some(most), _) => {
+            let at_most = format!("{} of at most {} iterations done", count(*done), count(*most));
+            likely.map_or(at_most.clone(), |likely| format!("{at_most}, {}", likely_way(likely)))
+        }
         (Some(done), None, None, _) => format!("{} iterations done, how many there are is not known", count(*done)),
         (None, _, _, Some(left)) => format!("{} iterations to come", count(*left)),
         (None, _, _, None) if likely.is_some() => likely_way(likely.unwrap_or_default()),
@@ -98,7 +101,11 @@ fn how_far(progress: &LoopProgress) -> String {
     format!("{said}: {}", clean(explanation))
 }
 
-fn likely_way(LikelyProgress { done, remaining, total }: LikelyProgress) -> String {
+fn likely_way(likely: LikelyProgress) -> String {
+    let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper } = likely;
+    if let (Some(remaining), Some((lower, upper))) = (remaining, remaining_lower.zip(remaining_upper)) {
+        return format!("probably {} iterations to come, {} to {}", count(remaining), count(lower), count(upper));
+    }
     match (done.zip(total), remaining) {
         (Some((done, total)), _) => format!("probably {} of {} iterations done", count(done), count(total)),
         (None, Some(remaining)) => format!("probably {} iterations to come", count(remaining)),

@@ -139,15 +139,25 @@ fn iterations_that_other_code_may_change_claim_no_end() {
     let now = now_s();
     let mut report = ring(now - 210.0, now - 10.0, 200);
     let known = report.window.progress.take().expect("it counts");
-    let likely = Some(LikelyProgress { done: known.done, remaining: known.remaining, total: known.total });
+    let likely = Some(LikelyProgress {
+        done: known.done,
+        remaining: known.remaining,
+        total: known.total,
+        remaining_lower: Some(600),
+        remaining_upper: Some(1000),
+    });
     report.window.progress = Some(LoopProgress { likely, ..LoopProgress::default() });
     let job = site.keeps(7, "ring", report);
     let found: Value = site.client("user:7").post("/v1/forecasts/job", &json!({ "job": job })).expect("hers");
     let nothing = ["end", "iterations_done", "iterations_remaining", "iterations_total", "share_done"];
     assert!(nothing.iter().all(|field| found[*field].is_null()), "{found}");
     assert!(found["no_claim"].as_str().is_some_and(|why| why.contains("other code may change")), "{found}");
-    let expected = json!({ "done": known.done, "remaining": known.remaining, "total": known.total });
+    let mut expected = json!({ "done": known.done, "remaining": known.remaining, "total": known.total });
+    expected["remaining_lower"] = json!(600);
+    expected["remaining_upper"] = json!(1000);
     assert_eq!(found["likely"], expected, "{found}");
+    let end = |field: &str| number(&found["likely_end"][field]);
+    assert!(end("lower_s") < 600.0 && end("upper_s") > 980.0, "{found}");
     assert_eq!(found["likely_end"]["method"], "likely iterations", "{found}");
     assert!((number(&found["likely_end"]["remaining_s"]) - 790.0).abs() < 40.0, "{found}");
     let store = Store::open_site(Some(&site.folder.path().join("site.db"))).expect("the store");

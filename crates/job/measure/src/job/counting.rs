@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn ends(all: [(Option<i64>, Option<i64>); 3]) -> Vec<LoopEnds> {
-        all.map(|(first, end)| LoopEnds { first, end, may_end_before: false, is_sure: true }).to_vec()
+        all.map(|(first, end)| LoopEnds { first, end, may_end_before: false, is_sure: true, seen: None }).to_vec()
     }
 
     #[test]

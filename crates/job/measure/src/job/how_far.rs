@@ -6,7 +6,7 @@ use super::drive::WindowLead;
 use super::marker::{Marker, MarkerCall};
 use crate::error::Error;
 use crate::reason::NoEnds;
-use crate::request::{Answer, LoopEnds, Request};
+use crate::request::{Answer, LoopEnds, Request, SeenEnd};
 use trimtab_types::report::{Ended, LikelyProgress, LoopProgress, Window};
 
 /// Where the loop began and will end; the error: why that is not known. `None`: no loop counts iterations.
@@ -44,11 +44,14 @@ pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress
 }
 
 fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
-    let LoopEnds { first, end, may_end_before, is_sure } = ends;
+    let LoopEnds { first, end, may_end_before, is_sure, seen } = ends;
     let between = |from: Option<i64>, to: Option<i64>| u64::try_from(to?.checked_sub(from?)?).ok();
     let (done, all) = (between(first, Some(now)), between(first, end));
+    let seen = seen.and_then(|seen| by_looks(seen, now));
     if !is_sure {
-        return likely(LikelyProgress { done, remaining: between(Some(now), end), total: all }, may_end_before);
+        let remaining = between(Some(now), end);
+        let counted = LikelyProgress { done, remaining, total: all, ..LikelyProgress::default() };
+        return likely(counted, may_end_before, seen);
     }
     let certain = |number: Option<u64>| number.filter(|_| !may_end_before);
     let mut said = vec!["by its counter, which moved by one step in each pass".to_owned()];
@@ -61,26 +64,46 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
         said.push("the loop may be left before, in another way or half way through a pass".to_owned());
     }
     let remaining = certain(between(Some(now), end));
-    LoopProgress {
-        done,
-        remaining,
-        total: certain(all),
-        total_at_most: all,
-        likely: None,
-        explanation: said.join("; "),
+    let likely = seen.filter(|_| remaining.is_none());
+    if likely.is_some() {
+        said.push(BY_LOOKS.to_owned());
     }
+    LoopProgress { done, remaining, total: certain(all), total_at_most: all, likely, explanation: said.join("; ") }
 }
 
-/// Nothing for sure, and what comes if nobody but the loop writes to its counter and bound.
-fn likely(found: LikelyProgress, may_end_before: bool) -> LoopProgress {
-    if may_end_before || found.remaining.is_none() {
-        let explanation = "its counter or its bound is a variable that other code may change".to_owned();
-        return LoopProgress { explanation, ..LoopProgress::default() };
-    }
-    let explanation =
-        "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
-    let explanation = explanation.to_owned();
-    LoopProgress { likely: Some(found), explanation, ..LoopProgress::default() }
+/// How iterations to come are known from looks at a loop's tests.
+const BY_LOOKS: &str = "by looks at the values that its tests compare, which other code may change";
+
+/// Iterations to come by looks at the loop's tests. `None`: it should have ended.
+fn by_looks(seen: SeenEnd, now: i64) -> Option<LikelyProgress> {
+    let left = |end: i64| u64::try_from(end.checked_sub(now)?).ok();
+    let (least, most) = (left(seen.least.max(now))?, left(seen.most)?);
+    let remaining = left(seen.expected)?;
+    let range = (least < remaining || most > remaining).then_some((least, most));
+    Some(LikelyProgress {
+        done: None,
+        remaining: Some(remaining),
+        total: None,
+        remaining_lower: range.map(|range| range.0),
+        remaining_upper: range.map(|range| range.1),
+    })
+}
+
+/// Nothing for sure, and what comes if nobody but the loop writes to its counter and bound, or else by looks at its tests.
+fn likely(found: LikelyProgress, may_end_before: bool, seen: Option<LikelyProgress>) -> LoopProgress {
+    let explanation = match seen {
+        _ if !may_end_before && found.remaining.is_some() => {
+            let explanation = "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
+            return LoopProgress {
+                likely: Some(found),
+                explanation: explanation.to_owned(),
+                ..LoopProgress::default()
+            };
+        }
+        Some(_) => BY_LOOKS,
+        None => "its counter or its bound is a variable that other code may change",
+    };
+    LoopProgress { likely: seen, explanation: explanation.to_owned(), ..LoopProgress::default() }
 }
 
 #[cfg(test)]
@@ -88,7 +111,7 @@ mod tests {
     use super::*;
 
     fn ends(first: Option<i64>, end: Option<i64>, may_end_before: bool) -> LoopEnds {
-        LoopEnds { first, end, may_end_before, is_sure: true }
+        LoopEnds { first, end, may_end_before, is_sure: true, seen: None }
     }
 
     #[test]
@@ -109,8 +132,40 @@ mod tests {
         let of = |may_end_before| LoopEnds { is_sure: false, ..ends(Some(100), Some(300), may_end_before) };
         let LoopProgress { done, remaining, total, total_at_most, likely, .. } = progress_at(of(false), 140);
         assert_eq!((done, remaining, total, total_at_most), (None, None, None, None));
-        assert_eq!(likely, Some(LikelyProgress { done: Some(40), remaining: Some(160), total: Some(200) }));
+        assert_eq!(
+            likely,
+            Some(LikelyProgress {
+                done: Some(40),
+                remaining: Some(160),
+                total: Some(200),
+                ..LikelyProgress::default()
+            })
+        );
         assert_eq!(progress_at(of(true), 140).likely, None);
+    }
+
+    #[test]
+    fn looks_tell_where_the_code_does_not() {
+        let seen = Some(SeenEnd { expected: 300, least: 290, most: 320 });
+        let told = Some(LikelyProgress {
+            remaining: Some(160),
+            remaining_lower: Some(150),
+            remaining_upper: Some(180),
+            ..LikelyProgress::default()
+        });
+        // Beside the most of a loop that may be left before.
+        let sure = progress_at(LoopEnds { seen, ..ends(Some(100), Some(400), true) }, 140);
+        assert_eq!((sure.done, sure.remaining, sure.total_at_most, sure.likely), (Some(40), None, Some(300), told));
+        // Where a counter says all, they say nothing.
+        assert_eq!(progress_at(LoopEnds { seen, ..ends(Some(100), Some(300), false) }, 140).likely, None);
+        let nothing_else = LoopEnds { is_sure: false, seen, ..ends(None, None, true) };
+        let LoopProgress { done, remaining, total, total_at_most, likely, .. } = progress_at(nothing_else, 140);
+        assert_eq!((done, remaining, total, total_at_most, likely), (None, None, None, None, told));
+        // A loop that should have ended.
+        assert_eq!(progress_at(nothing_else, 310).likely, None);
+        let other = LoopEnds { seen: Some(SeenEnd { expected: 301, least: 280, most: 310 }), ..nothing_else };
+        let both = LoopEnds::agreed([Ok(nothing_else), Ok(other)].into_iter()).map(|ends| ends.seen);
+        assert_eq!(both, Ok(Some(SeenEnd { expected: 300, least: 280, most: 320 })));
     }
 
     #[test]

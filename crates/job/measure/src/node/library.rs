@@ -96,6 +96,10 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     header.finalized.store(address("MPI_Finalized"), Relaxed);
     header.comm_world.store(world, Relaxed);
     header.request_null.store(handle(facts.request_null), Relaxed);
+    if let Some((over, mask)) = facts.request_over {
+        header.request_over_mask.store(mask, Relaxed);
+        header.request_over.store(handle(over), Relaxed);
+    }
     header.in_place.store(facts.in_place, Relaxed);
     header.root.store(i64::from(facts.root) as u64, Relaxed);
     header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);

@@ -134,6 +134,8 @@ struct Window<'c> {
     counted_passes: Vec<CountedPasses>,
     /// The job's iteration minus the rank's count.
     offsets: Vec<i64>,
+    /// Looks at the tests by which loops are left.
+    looks: how_far::Looks,
     /// Marks of each rank so far, and how many of those it wrote were read.
     marks: Vec<Vec<IterationMark>>,
     read: Vec<u64>,
@@ -287,7 +289,10 @@ impl<'c> WindowNode<'c> {
                 Ok(Answer::Done)
             }
             Request::Go => Ok(Answer::Went(self.held.as_ref().map(|held| window.begin_with(held)).unwrap_or_default())),
-            request => window.handle(request),
+            request => {
+                window.looks.look(&window.team);
+                window.handle(request)
+            }
         }
     }
 
@@ -424,6 +429,7 @@ impl<'c> Window<'c> {
             counting: Vec::new(),
             counted_passes: Vec::new(),
             offsets: vec![0; ranks],
+            looks: how_far::Looks::default(),
             marks: vec![Vec::new(); ranks],
             read: vec![0; ranks],
             alive_ns: monotonic_ns(),

@@ -448,6 +448,7 @@ fn part_of_requests(function: &MpiFunction) -> u8 {
     match function.class {
         Class::Wait if accounting.count == ABSENT => requests::COMPLETES_ONE,
         Class::Wait if function.name == "MPI_Waitall" => requests::COMPLETES_ALL,
+        Class::Wait if matches!(function.name, "MPI_Waitany" | "MPI_Waitsome") => requests::COMPLETES_ANY,
         _ if function.is_nonblocking() => requests::POSTS,
         _ => requests::NONE,
     }

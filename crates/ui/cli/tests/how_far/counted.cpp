@@ -21,11 +21,18 @@ public:
 
 private:
     void step(std::vector<double> &field);
+    double end(int steps) const;
     int rank_, ranks_;
     long done_ = 0;
     double state_ = 1;
 #if FORM >= 3
     int steps_ = 0, made_ = 0;
+#endif
+#if FORM >= 5
+public:
+    // Simulated time, its step and its end, and the number of steps; a stride, and a residual.
+    double now_ = 0, by_ = 0.25, end_ = 0, norm_ = 1;
+    int cycle_ = 0, stride_ = 1;
 #endif
 };
 
@@ -50,9 +57,28 @@ __attribute__((noinline)) void Solver::step(std::vector<double> &field)
     if (++made_ == 1000)
         known->steps_ += 50;
 #endif
+#if FORM >= 5
+    known->cycle_++;
+    known->now_ += known->by_;
+    known->norm_ *= 0.98;
+#if FORM == 7
+    known->by_ *= 1.01;
+#endif
+#endif
     if (state_ < 0)
         throw std::runtime_error("it diverged");
 }
+
+#if FORM >= 5
+// The middle of the last of so many steps of simulated time.
+__attribute__((noinline)) double Solver::end(int steps) const
+{
+    double end = 0, by = by_;
+    for (int step = 1; step < steps; step++, by *= FORM == 7 ? 1.01 : 1)
+        end += by;
+    return end + by / 2;
+}
+#endif
 
 __attribute__((noinline)) void Solver::solve(int steps)
 {
@@ -70,6 +96,26 @@ __attribute__((noinline)) void Solver::solve(int steps)
 #elif FORM == 2
     std::vector<double> field(4, 1.0);
     for (long it = steps; it != 0; --it)
+        step(field);
+#elif FORM == 5 || FORM == 7
+    std::vector<double> field(4, 1.0);
+    known = this;
+    end_ = end(steps);
+    while (now_ < end_ && cycle_ < 1000000)
+        step(field);
+#elif FORM == 6
+    std::vector<double> field(4, 1.0);
+    known = this;
+    stride_ = std::atoi("7");
+    for (int it = 0; it < 7 * steps;) {
+        step(field);
+        it += stride_;
+    }
+#elif FORM == 8
+    std::vector<double> field(4, 1.0);
+    known = this;
+    norm_ = 1e-9 * std::pow(0.98, -(steps - 0.5));
+    for (int it = 0; it < 1000000 && norm_ > 1e-9; ++it)
         step(field);
 #else
     std::vector<double> field(4, 1.0);

@@ -332,7 +332,13 @@ pub fn everything() -> Report {
         remaining: Some(9_760),
         total: Some(10_000),
         total_at_most: Some(10_000),
-        likely: Some(LikelyProgress { done: Some(240), remaining: Some(9_760), total: Some(10_000) }),
+        likely: Some(LikelyProgress {
+            done: Some(240),
+            remaining: Some(9_760),
+            total: Some(10_000),
+            remaining_lower: Some(9_000),
+            remaining_upper: Some(11_000),
+        }),
         explanation: "by its counter, which moved by one step in each pass".into(),
     });
     report.window.main_loop = Some(LoopPlace {

@@ -1,0 +1,526 @@
+//! The tests by which a loop is left, as they are seen while it runs: how far apart the two sides of each are.
+//!
+//! Where code does not show by which step a counter moves, or who writes to it, its value can still be looked at in several
+//! passes: a clock of the simulated time with its end, a counter that a called function moves, one that moves by a variable.
+//! If the sides come closer by the same in each pass, it follows when they meet, as long as that goes on. That is likely and
+//! never sure: the process goes on while it is looked at, so that a look may be one pass off.
+//!
+//! Next: `approach` for what looks say; `how_far` for counters and bounds that nobody else writes to.
+
+use crate::blocks::{ControlFlow, Edge};
+use crate::bound::{Instructions, Pass, by_block};
+use crate::how_far::{Failures, Surroundings};
+use crate::lent::{is_call, is_write};
+use crate::linear::{CALL_CHANGES, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite};
+use crate::{Analysis, FunctionCode, Loop};
+use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
+use std::cell::Cell;
+use trimtab_types::ProcAddr;
+
+/// Registers that a probe notes for all tests of a loop together.
+pub const NOTED_MAX: usize = 3;
+/// Blocks before a branch in which its comparison is looked for, and so on.
+const BLOCKS_BACK_MAX: usize = 4;
+/// Sums between a variable and its comparison.
+const VIA_MAX: u32 = 3;
+/// Instructions that are followed back from one comparison: those of a loop may lead back to themselves.
+const FOLLOWED_MAX: u32 = 32;
+/// Words that one side of such a comparison is the sum of.
+const TERMS_MAX: usize = 4;
+
+/// The tests by which a loop is left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExitTests {
+    tests: Vec<ExitTest>,
+    /// It may be left by something that is none of them.
+    has_others: bool,
+}
+
+/// One test: the loop goes on while `left ? right`.
+#[derive(Clone, Debug, PartialEq)]
+struct ExitTest {
+    left: Side,
+    right: Side,
+    goes_on: GoesOn,
+}
+
+/// The relation of the left side to the right one for as long as the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoesOn {
+    /// Less, or not above.
+    Below,
+    /// Greater, or not below.
+    Above,
+    /// Not equal.
+    Apart,
+    /// Equal.
+    Equal,
+}
+
+/// A value that is compared.
+#[derive(Clone, Debug, PartialEq)]
+enum Side {
+    Whole { value: Linear, bits: u32, is_signed: bool },
+    Real(Vec<Term>),
+}
+
+/// A word of memory with a fraction, which is added or subtracted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Term {
+    place: ReadablePlace,
+    is_subtracted: bool,
+}
+
+/// Both sides of a test in one pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sides {
+    /// The one that is compared.
+    pub left: f64,
+    /// The one that it is compared with.
+    pub right: f64,
+    /// The loop goes on while they are so.
+    pub goes_on: GoesOn,
+    /// They are whole numbers.
+    pub is_whole: bool,
+}
+
+/// Reads so many bytes of the process at an address, as a number.
+pub type LoadWord<'a> = &'a dyn Fn(u64, u32) -> Option<u64>;
+
+impl ExitTests {
+    /// The registers that a probe is to note, by their numbers.
+    pub fn registers(&self) -> Vec<u8> {
+        let mut all: Vec<u8> = self.tests.iter().flat_map(ExitTest::registers).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// True if the loop may be left in a way that no test shows.
+    pub fn has_others(&self) -> bool {
+        self.has_others
+    }
+
+    /// Both sides of each test now; `None`: memory could not be read.
+    pub fn look(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Vec<Option<Sides>> {
+        self.tests.iter().map(|test| test.look(register, load)).collect()
+    }
+}
+
+impl ExitTest {
+    fn registers(&self) -> impl Iterator<Item = u8> {
+        self.left.places().into_iter().chain(self.right.places()).filter_map(|place| match place {
+            ReadablePlace::Register(register)
+            | ReadablePlace::Frame { register, .. }
+            | ReadablePlace::Behind { register, .. } => Some(register),
+            ReadablePlace::Fixed { .. } => None,
+        })
+    }
+
+    fn look(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<Sides> {
+        let is_whole = matches!(self.left, Side::Whole { .. });
+        let (left, right) = (self.left.value(register, load)?, self.right.value(register, load)?);
+        Some(Sides { left, right, goes_on: self.goes_on, is_whole })
+    }
+}
+
+impl Side {
+    fn whole(value: Linear, bits: u32, condition: ConditionCode) -> Side {
+        use ConditionCode::{a, ae, b, be};
+        Side::Whole { value, bits, is_signed: !matches!(condition, a | ae | b | be) }
+    }
+
+    fn places(&self) -> Vec<ReadablePlace> {
+        match self {
+            Side::Whole { value, .. } => value.place.into_iter().collect(),
+            Side::Real(terms) => terms.iter().map(|term| term.place).collect(),
+        }
+    }
+
+    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<f64> {
+        match self {
+            Side::Whole { value, bits, is_signed } => {
+                let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
+                let number = value.value(held);
+                Some(match (bits, is_signed) {
+                    (32, true) => f64::from(number as i32),
+                    (32, false) => f64::from(number as u32),
+                    (_, true) => number as i64 as f64,
+                    (_, false) => number as f64,
+                })
+            }
+            Side::Real(terms) => {
+                let number = |term: &Term| {
+                    let word = word_at(term.place, register, load)?;
+                    let number = match bytes_of(term.place) {
+                        4 => f64::from(f32::from_bits(word as u32)),
+                        _ => f64::from_bits(word),
+                    };
+                    Some(if term.is_subtracted { -number } else { number })
+                };
+                terms.iter().map(number).sum()
+            }
+        }
+    }
+}
+
+/// The word in a register or in memory.
+fn word_at(place: ReadablePlace, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+    match place {
+        ReadablePlace::Register(number) => register(number),
+        ReadablePlace::Frame { register: base, offset, bytes } => {
+            load(register(base)?.wrapping_add_signed(offset), bytes)
+        }
+        ReadablePlace::Behind { register: base, slot, offset, bytes } => {
+            let pointer = load(register(base)?.wrapping_add_signed(slot), 8)?;
+            load(pointer.wrapping_add_signed(offset), bytes)
+        }
+        ReadablePlace::Fixed { address, bytes } => load(address.0, bytes),
+    }
+}
+
+/// Bytes of a place in memory; 8 of a register.
+fn bytes_of(place: ReadablePlace) -> u32 {
+    match place {
+        ReadablePlace::Register(_) => 8,
+        ReadablePlace::Frame { bytes, .. }
+        | ReadablePlace::Behind { bytes, .. }
+        | ReadablePlace::Fixed { bytes, .. } => bytes,
+    }
+}
+
+/// Finds the tests by which a loop is left, for a probe right before the instruction at `site`. `None`: none can be looked at.
+pub fn exit_tests(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    (flow, found): (&ControlFlow, &Loop),
+    site: ProcAddr,
+    surroundings: &dyn Surroundings,
+) -> Option<ExitTests> {
+    let instructions = by_block(code, analysis, flow, &|_| true);
+    let failures = Failures { flow, instructions: &instructions, surroundings };
+    let pass = Pass::follow(code, analysis, (flow, found), State::at_start());
+    let (at_site, budget) = (State::unknown(), Cell::new(0));
+    let mut search = Search { flow, found, pass: &pass, instructions: &instructions, at_site, budget };
+    let block = flow.block_at(site)?;
+    let index = instructions.get(&block)?.iter().position(|one| one.ip() == site.0)?;
+    search.at_site = search.before(block, index)?;
+    let exits = found.exits.iter().filter(|exit| !failures.is_one(exit.to));
+    // As `setjmp`, behind which a call of the loop may go on.
+    let mut returns_twice = flow.calls.iter().filter_map(|call| call.target);
+    let has_others = !flow.is_complete || returns_twice.any(|target| surroundings.returns_twice(target));
+    let mut all = ExitTests { tests: Vec::new(), has_others };
+    for exit in exits {
+        match search.test_of(exit) {
+            Found::Test(test) => all.add(test),
+            Found::Never => {}
+            Found::Other => all.has_others = true,
+        }
+    }
+    (!all.tests.is_empty()).then_some(all)
+}
+
+impl ExitTests {
+    fn add(&mut self, test: ExitTest) {
+        if self.tests.contains(&test) {
+            return;
+        }
+        self.tests.push(test);
+        if self.registers().len() > NOTED_MAX {
+            self.tests.pop();
+            self.has_others = true;
+        }
+    }
+}
+
+enum Found {
+    Test(ExitTest),
+    /// Only numbers that are none lead there.
+    Never,
+    Other,
+}
+
+struct Search<'a> {
+    flow: &'a ControlFlow,
+    found: &'a Loop,
+    pass: &'a Pass<'a>,
+    instructions: &'a Instructions,
+    /// The values right before the probe.
+    at_site: State,
+    /// So many instructions may still be followed back for this test.
+    budget: Cell<u32>,
+}
+
+impl Search<'_> {
+    fn test_of(&self, exit: &Edge) -> Found {
+        self.budget.set(FOLLOWED_MAX);
+        self.test(exit).unwrap_or(Found::Other)
+    }
+
+    fn test(&self, exit: &Edge) -> Option<Found> {
+        let block = self.flow.block_at(exit.from)?;
+        let branch = self.instructions.get(&block)?.last()?;
+        let taken = branch.condition_code();
+        let (at, index) = self.comparison_of(block)?;
+        let compared = &self.instructions[&at][index];
+        let is_real = is_real_comparison(compared);
+        if is_real && matches!(taken, ConditionCode::p | ConditionCode::np) {
+            return Some(if exit.is_jump == (taken == ConditionCode::p) { Found::Never } else { Found::Other });
+        }
+        let condition = if exit.is_jump { opposite(taken)? } else { taken };
+        let real = |operand| self.real(at, index, operand);
+        let test = match is_real {
+            true => ExitTest { left: real(0)?, right: real(1)?, goes_on: goes_on(condition)? },
+            false => self.whole((at, index), block, condition)?,
+        };
+        self.is_seen(&test).then_some(Found::Test(test))
+    }
+
+    /// The instruction that sets the flags of a branch, by block and index.
+    fn comparison_of(&self, block: usize) -> Option<(usize, usize)> {
+        let mut block = block;
+        for _ in 0..BLOCKS_BACK_MAX {
+            let all = self.instructions.get(&block)?;
+            if let Some(index) = all.iter().rposition(|one| one.rflags_modified() != 0 || is_call(one)) {
+                return (!is_call(&all[index])).then_some((block, index));
+            }
+            block = self.only_before(block)?;
+        }
+        None
+    }
+
+    /// The block of the loop from which control comes to another, if it is the only one.
+    fn only_before(&self, block: usize) -> Option<usize> {
+        let is_inside = |block: &&usize| self.found.blocks.binary_search(block).is_ok();
+        let mut before = self.flow.blocks[block].predecessors.iter().filter(is_inside);
+        before.next().filter(|_| before.next().is_none()).copied()
+    }
+
+    /// The state before an instruction of the loop.
+    fn before(&self, block: usize, index: usize) -> Option<State> {
+        let mut state = self.pass.before.get(&block)?.clone();
+        let mut info = InstructionInfoFactory::new();
+        self.instructions[&block][..index].iter().for_each(|one| state.step(one, &mut info));
+        Some(state)
+    }
+
+    /// A comparison of whole numbers that a branch at the end of a block goes by.
+    fn whole(&self, (at, index): (usize, usize), block: usize, condition: ConditionCode) -> Option<ExitTest> {
+        if let Some(known) = self.pass.behind(block)?.comparison(condition) {
+            let side = |value: Linear| Side::whole(value, known.bits, known.condition);
+            let (left, right) = (side(known.left), side(known.right));
+            return Some(ExitTest { left, right, goes_on: goes_on(known.condition)? });
+        }
+        let (compared, state) = (&self.instructions[&at][index], self.before(at, index)?);
+        let bits = match compared.op0_kind() {
+            OpKind::Register => compared.op0_register().size() as u32 * 8,
+            _ => compared.memory_size().size() as u32 * 8,
+        };
+        let right = match compared.mnemonic() {
+            Mnemonic::Cmp => self.operand(&state, (at, index), 1)?,
+            Mnemonic::Test if has_one_register(compared) => Linear::constant(0),
+            _ => return None,
+        };
+        let left = self.operand(&state, (at, index), 0)?;
+        let side = |value: Linear| Side::whole(value, bits, condition);
+        let test = ExitTest { left: side(left), right: side(right), goes_on: goes_on(condition)? };
+        matches!(bits, 32 | 64).then_some(test)
+    }
+
+    /// An operand, by its value or else by the variable that it is.
+    fn operand(&self, state: &State, (at, index): (usize, usize), number: u32) -> Option<Linear> {
+        let compared = &self.instructions[&at][index];
+        match (state.operand(compared, number), compared.op_kind(number)) {
+            (Value::Linear(value), _) => Some(value),
+            (_, OpKind::Memory) => self.memory(at, index).map(Linear::of),
+            (_, OpKind::Register) => self.variable((at, index), compared.op_register(number), VIA_MAX).map(Linear::of),
+            _ => None,
+        }
+    }
+
+    /// The memory that an instruction names.
+    fn memory(&self, at: usize, index: usize) -> Option<ReadablePlace> {
+        let one = &self.instructions[&at][index];
+        let behind = || {
+            let ReadablePlace::Frame { register, offset: slot, bytes: 8 } =
+                self.variable((at, index), one.memory_base(), 0).filter(|_| one.memory_index() == Register::None)?
+            else {
+                return None;
+            };
+            let (offset, bytes) = (one.memory_displacement64() as i64, one.memory_size().size() as u32);
+            Some(ReadablePlace::Behind { register, slot, offset, bytes })
+        };
+        self.before(at, index)?.memory_operand(one).or_else(behind)
+    }
+
+    /// The variable that a register holds before an instruction, or held before at most so many sums: one of memory, or the register
+    /// itself.
+    fn variable(&self, (at, index): (usize, usize), register: Register, via: u32) -> Option<ReadablePlace> {
+        let number = number_of(register)? as u8;
+        let loaded = || {
+            let (at, index) = self.last_write(at, index, register.full_register())?;
+            let one = &self.instructions[&at][index];
+            let is_sum = adds(one, number) && (0..one.op_count()).all(|at| !is_other_register(one, at, number));
+            match (one.mnemonic(), one.op1_kind()) {
+                (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Memory) => self.memory(at, index),
+                _ if is_sum && via > 0 => self.variable((at, index), register, via - 1),
+                _ => None,
+            }
+        };
+        loaded().or_else(|| self.accumulates(number).then_some(ReadablePlace::Register(number)))
+    }
+
+    /// True if the loop does nothing to a register but add to it, and no call changes it.
+    fn accumulates(&self, number: u8) -> bool {
+        let mut info = InstructionInfoFactory::new();
+        let all = self.found.blocks.iter().filter_map(|block| self.instructions.get(block)).flatten();
+        !CALL_CHANGES.contains(&number)
+            && all.into_iter().all(|one| !writes(one, number, &mut info) || adds(one, number))
+    }
+
+    /// A number with a fraction as it is compared: of memory, or sums of it.
+    fn real(&self, at: usize, index: usize, operand: u32) -> Option<Side> {
+        let mut terms = Vec::new();
+        self.add_terms((at, index), operand, false, &mut terms)?;
+        Some(Side::Real(terms))
+    }
+
+    fn add_terms(
+        &self,
+        (at, index): (usize, usize),
+        operand: u32,
+        is_subtracted: bool,
+        terms: &mut Vec<Term>,
+    ) -> Option<()> {
+        let one = &self.instructions[&at][index];
+        match one.op_kind(operand) {
+            OpKind::Memory => {
+                let place = self.memory(at, index)?;
+                terms.push(Term { place, is_subtracted });
+                (matches!(bytes_of(place), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
+            }
+            OpKind::Register => self.add_terms_of((at, index), one.op_register(operand), is_subtracted, terms),
+            _ => None,
+        }
+    }
+
+    /// The words that a register holds the sum of, before an instruction.
+    fn add_terms_of(
+        &self,
+        (at, index): (usize, usize),
+        register: Register,
+        is_subtracted: bool,
+        terms: &mut Vec<Term>,
+    ) -> Option<()> {
+        let register = register.full_register();
+        let (block, index) = self.last_write(at, index, register)?;
+        let one = &self.instructions[&block][index];
+        let place = (block, index);
+        use Mnemonic::{
+            Movapd, Movaps, Movq, Movsd, Movss, Pxor, Vmovapd, Vmovaps, Vmovq, Vmovsd, Vmovss, Xorpd, Xorps,
+        };
+        match (one.mnemonic(), one.op_count()) {
+            (Movsd | Movss | Movapd | Movaps | Movq | Vmovsd | Vmovss | Vmovapd | Vmovaps | Vmovq, 2) => {
+                self.add_terms(place, 1, is_subtracted, terms)
+            }
+            (Mnemonic::Addsd | Mnemonic::Addss | Mnemonic::Subsd | Mnemonic::Subss, 2) => {
+                let is_minus = matches!(one.mnemonic(), Mnemonic::Subsd | Mnemonic::Subss);
+                self.add_terms(place, 0, is_subtracted, terms)?;
+                self.add_terms(place, 1, is_subtracted != is_minus, terms)
+            }
+            (Mnemonic::Vaddsd | Mnemonic::Vaddss | Mnemonic::Vsubsd | Mnemonic::Vsubss, 3) => {
+                let is_minus = matches!(one.mnemonic(), Mnemonic::Vsubsd | Mnemonic::Vsubss);
+                self.add_terms(place, 1, is_subtracted, terms)?;
+                self.add_terms(place, 2, is_subtracted != is_minus, terms)
+            }
+            (Pxor | Xorpd | Xorps, 2) if one.op0_register() == one.op1_register() => Some(()),
+            _ => None,
+        }
+    }
+
+    /// The last instruction before one that writes to a register, on the only way there.
+    fn last_write(&self, block: usize, index: usize, register: Register) -> Option<(usize, usize)> {
+        self.budget.set(self.budget.get().checked_sub(1)?);
+        let (mut block, mut index) = (block, index);
+        let mut info = InstructionInfoFactory::new();
+        let is_kept = number_of(register).is_some_and(|number| !CALL_CHANGES.contains(&(number as u8)));
+        for _ in 0..BLOCKS_BACK_MAX {
+            while index > 0 {
+                index -= 1;
+                let one = &self.instructions[&block][index];
+                let used = info.info(one).used_registers();
+                let is_written =
+                    |used: &UsedRegister| used.register().full_register() == register && is_write(used.access());
+                if is_call(one) && !is_kept {
+                    return None;
+                } else if used.iter().any(is_written) {
+                    return Some((block, index));
+                }
+            }
+            block = self.only_before(block)?;
+            index = self.instructions.get(&block)?.len();
+        }
+        None
+    }
+
+    /// True if the registers that are noted at the probe are those that the test's places are named by.
+    fn is_seen(&self, test: &ExitTest) -> bool {
+        let places = test.left.places().into_iter().chain(test.right.places());
+        places.into_iter().all(|place| match place {
+            // A counter may have moved in this pass already.
+            ReadablePlace::Register(_) => matches!(
+                self.at_site.value(place),
+                Value::Linear(value) if value.place == Some(place) && value.times == 1
+            ),
+            ReadablePlace::Frame { register, .. } | ReadablePlace::Behind { register, .. } => {
+                let base = ReadablePlace::Register(register);
+                self.at_site.value(base) == Value::Linear(Linear::of(base))
+            }
+            ReadablePlace::Fixed { .. } => true,
+        })
+    }
+}
+
+fn is_real_comparison(one: &Instruction) -> bool {
+    use Mnemonic::{Comisd, Comiss, Ucomisd, Ucomiss, Vcomisd, Vcomiss, Vucomisd, Vucomiss};
+    matches!(one.mnemonic(), Comisd | Comiss | Ucomisd | Ucomiss | Vcomisd | Vcomiss | Vucomisd | Vucomiss)
+}
+
+fn goes_on(condition: ConditionCode) -> Option<GoesOn> {
+    use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
+    Some(match condition {
+        l | le | b | be | s => GoesOn::Below,
+        g | ge | a | ae | ns => GoesOn::Above,
+        ne => GoesOn::Apart,
+        e => GoesOn::Equal,
+        _ => return None,
+    })
+}
+
+fn writes(one: &Instruction, number: u8, info: &mut InstructionInfoFactory) -> bool {
+    let is_it = |register: Register| number_of(register) == Some(number.into());
+    info.info(one).used_registers().iter().any(|used| is_it(used.register()) && is_write(used.access()))
+}
+
+/// True of an operand that is another register, or memory named by one.
+fn is_other_register(one: &Instruction, operand: u32, number: u8) -> bool {
+    let is_other = |register: Register| {
+        register != Register::None && number_of(register).is_some_and(|other| other != usize::from(number))
+    };
+    match one.op_kind(operand) {
+        OpKind::Register => is_other(one.op_register(operand)),
+        OpKind::Memory => is_other(one.memory_base()) || is_other(one.memory_index()),
+        _ => false,
+    }
+}
+
+/// True of an instruction that adds something to a register.
+fn adds(one: &Instruction, number: u8) -> bool {
+    let is_it = |register: Register| number_of(register) == Some(number.into());
+    let is_target = one.op0_kind() == OpKind::Register && is_it(one.op0_register());
+    match one.mnemonic() {
+        Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => is_target,
+        Mnemonic::Lea => is_target && (is_it(one.memory_base()) || is_it(one.memory_index())),
+        _ => false,
+    }
+}
