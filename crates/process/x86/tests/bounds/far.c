@@ -61,7 +61,7 @@ PLAIN(by_goto_top) { int i = 0; again: if (i >= n) goto done; step(i); i++; goto
 PLAIN(do_up) { int i = 0; do { step(i); i++; } while (i < n); }
 PLAIN(do_down) { int i = n; do { step(i); } while (--i > 0); }
 PLAIN(do_until) { int i = 0; bool done = false; do { step(i); i++; done = i >= n; } while (!done); }
-double clock_end;
+static volatile double clock_end;
 PLAIN(clock_alone) { clock_end = n; for (double t = 0; t <= clock_end; t += 0.25) field[(int)t & 31] += t; }
 PLAIN(flag_loop) { int i = 0, go = n > 0; while (go) { step(i); i++; go = i < n; } }
 EXITS(converge) { int it = 0; while (residual() > 1e-6 && it < n) { step(it); it++; } }
