@@ -86,14 +86,11 @@ fn range(report: &Report) -> Option<(u64, u64)> {
 fn remaining(report: &Report) -> Remaining {
     let progress = way(report);
     let at_most = progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done));
-    match (progress.remaining, at_most) {
+    match (progress.remaining, range(report), at_most) {
         _ if !report.window.valid => Remaining::Unknown,
-        (Some(expected), _) if range(report).is_some() => {
-            let (least, most) = range(report).unwrap_or((expected, expected));
-            Remaining::Between { expected, least, most }
-        }
-        (Some(remaining), _) => Remaining::Exactly(remaining),
-        (None, Some(at_most)) => Remaining::AtMost(at_most),
-        (None, None) => Remaining::Unknown,
+        (Some(expected), Some((least, most)), _) => Remaining::Between { expected, least, most },
+        (Some(remaining), None, _) => Remaining::Exactly(remaining),
+        (None, _, Some(at_most)) => Remaining::AtMost(at_most),
+        (None, _, None) => Remaining::Unknown,
     }
 }

@@ -16,7 +16,7 @@ use trimtab_stub::layout::{
 };
 use trimtab_symbols::Function;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{ExitTests, HowFar, Look, PassesLeft, PatchSite, ReadablePlace, SiteKind, Unsure, passes_left};
+use trimtab_x86::{ExitTests, HowFar, Look, Loop, PassesLeft, PatchSite, ReadablePlace, SiteKind, Unsure, passes_left};
 
 /// Why it is not known how far a loop is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,17 +102,11 @@ impl LoopWatch {
         function: Option<&Function>,
         sources: &Sources<'_>,
     ) -> Result<LoopWatch, NoReading> {
-        if number.contains(&EITHER) {
-            return Err(NoReading::SeveralLoops);
-        }
-        let found = inside.flow.loop_numbered(number).ok_or(NoReading::StandIn)?;
-        let [PatchSite { kind: SiteKind::At(site), .. }] = sites else {
-            return Err(NoReading::SeveralPlaces);
-        };
+        let (found, site) = seen_at(inside, number, sites)?;
         let keeps_counters = function.is_some_and(is_fortran);
-        let how_far = inside.how_far(found, *site, (keeps_counters, sources));
+        let how_far = inside.how_far(found, site, (keeps_counters, sources));
         let says_all = how_far.as_ref().is_ok_and(|how_far| how_far.is_sure() && !how_far.may_end_before());
-        let tests = (!says_all).then(|| inside.exit_tests(found, *site, sources)).flatten();
+        let tests = (!says_all).then(|| inside.exit_tests(found, site, sources)).flatten();
         let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
         let read = how_far.as_ref().map_or([None; 3], HowFar::places);
         let noted = tests.iter().flat_map(ExitTests::registers).map(|number| Some(ReadablePlace::Register(number)));
@@ -176,8 +170,8 @@ impl LoopWatch {
 
     /// Passes left after the last look, if all ways out of the loop were looked at.
     fn seen(&self, looks: &TestLooks) -> Option<(u64, PassesLeft)> {
-        self.is_looked_at().then_some(())?;
-        Some((looks.looks.last()?.pass, passes_left(&looks.looks)?))
+        let last = looks.looks.last().filter(|_| self.is_looked_at())?;
+        Some((last.pass, passes_left(&looks.looks)?))
     }
 
     /// True if looks at the loop's tests may tell more than its counter.
@@ -231,6 +225,18 @@ fn load_word(memory: &Memory, address: u64, bytes: u32) -> Option<u64> {
     Some(read.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
+/// A loop, and the one place where its passes are seen.
+fn seen_at<'i>(inside: &'i Inside<'_>, number: &[u32], sites: &[PatchSite]) -> Result<(&'i Loop, ProcAddr), NoReading> {
+    if number.contains(&EITHER) {
+        return Err(NoReading::SeveralLoops);
+    }
+    let found = inside.flow.loop_numbered(number).ok_or(NoReading::StandIn)?;
+    let [PatchSite { kind: SiteKind::At(site), .. }] = sites else {
+        return Err(NoReading::SeveralPlaces);
+    };
+    Ok((found, *site))
+}
+
 /// How far a loop is whose first reading and latest one were taken in these passes.
 fn said(how_far: &HowFar, first: Read, latest: Read) -> Result<LoopProgress, NoReading> {
     let passes = latest.0.checked_sub(first.0).filter(|passes| *passes > 0).ok_or(NoReading::NotTwice)?;
@@ -268,11 +274,11 @@ impl LoopCounter {
         modules.look_inside(begins, |inside| {
             let found = inside.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
             let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
-            let how_far = LoopWatch::new(inside, number, (&sites, false), function, &sources)?.how_far?;
+            let (found, site) = seen_at(inside, number, &sites)?;
+            let how_far = inside.how_far(found, site, (function.is_some_and(is_fortran), &sources))?;
             if !how_far.is_sure() {
                 return Err(Unsure::Shared.into());
             }
-            let [PatchSite { kind: SiteKind::At(site), .. }] = sites[..] else { return Err(NoReading::SeveralPlaces) };
             Ok(LoopCounter { how_far, site })
         })?
     }

@@ -221,13 +221,13 @@ fn page(made: &JobMade) -> String {
 
 fn likely_way(made: &JobMade) -> Option<String> {
     let likely = made.likely()?;
-    match (likely.done.zip(likely.total), likely.remaining) {
-        (Some((done, total)), _) => Some(format!("probably {done} of {total} iterations done")),
-        (None, Some(remaining)) if likely.remaining_lower.is_some() => {
-            let (lower, upper) = likely.remaining_lower.zip(likely.remaining_upper)?;
-            Some(format!("probably {remaining} iterations to come, {lower} to {upper}"))
+    let range = likely.remaining_lower.zip(likely.remaining_upper);
+    match (likely.done.zip(likely.total), likely.remaining, range) {
+        (Some((done, total)), ..) => Some(format!("probably {done} of {total} iterations done")),
+        (None, Some(left), Some((lower, upper))) => {
+            Some(format!("probably {left} iterations to come, {lower} to {upper}"))
         }
-        (None, remaining) => remaining.map(|remaining| format!("probably {remaining} iterations to come")),
+        (None, remaining, _) => remaining.map(|remaining| format!("probably {remaining} iterations to come")),
     }
 }
 
