@@ -10,7 +10,8 @@
  *   --late-us N        even ranks sleep so long before they send (0)
  *   --posted N         1: messages go by MPI_Isend, MPI_Irecv and MPI_Wait; 2 to 33: both ranks of a pair send N - 1 messages
  *                      at once and wait for all of them by one MPI_Waitall; 0: by MPI_Send and MPI_Recv
- *   --any N            with that, 1: one after the other by MPI_Waitany; 2: by MPI_Waitsome (0)
+ *   --any N            with that, 1: one after the other by MPI_Waitany; 2: by MPI_Waitsome; or asking again and again: 3: by
+ *                      MPI_Testall; 4: by MPI_Testany; 5: one after the other by MPI_Test (0)
  *   --collectives N    N of allreduce, alltoall and bcast after the messages of each size (0)
  *   --until FILE       ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
  */
@@ -77,11 +78,17 @@ static void receive(int size, int partner, int tag) {
 static void complete(int count, MPI_Request *requests) {
     int done = 0, indices[2 * AT_ONCE_MAX];
     while (any != 0 && done < count) {
-        int some = 1;
+        int some = 1, is_over = 0;
         if (any == 1)
             MPI_Waitany(count, requests, indices, MPI_STATUS_IGNORE);
-        else
+        else if (any == 2)
             MPI_Waitsome(count, requests, &some, indices, MPI_STATUSES_IGNORE);
+        else if (any == 3)
+            MPI_Testall(count, requests, &is_over, MPI_STATUSES_IGNORE), some = is_over * count;
+        else if (any == 4)
+            MPI_Testany(count, requests, indices, &some, MPI_STATUS_IGNORE);
+        else
+            MPI_Test(&requests[done], &some, MPI_STATUS_IGNORE);
         done += some;
     }
     if (any == 0) MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);

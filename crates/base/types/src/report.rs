@@ -392,6 +392,10 @@ pub struct FunctionTotal {
     pub calls: Option<u64>,
     /// Calls made from inside another measured call of the same group; not timed again. `None`: as `calls`.
     pub nested_calls: Option<u64>,
+    /// Of `calls`, those of a function that asks whether something has come and that followed another such call at once: all of
+    /// them are one wait, the time between them too. `None`: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polling_calls: Option<u64>,
     /// Time inside, clipped to the window; `None`: only counted.
     pub time_s: Option<f64>,
     /// Why `time_s` is `None` although time was asked for.

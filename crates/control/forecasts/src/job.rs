@@ -3,7 +3,7 @@
 //! Next: `trimtab-progress`, which forecasts; `looks` for windows as it takes them.
 
 use crate::error::Error;
-use crate::looks::{LOOKS_OF_JOB_MAX, looks};
+use crate::looks::{LOOKS_OF_JOB_MAX, looks, until_valid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trimtab_progress::{End, Error as NoClaim, Known, Method, Remaining, forecast};
@@ -36,7 +36,7 @@ pub enum Whose {
 /// A forecast of a job's end, and what it was made of.
 #[derive(Clone, Debug)]
 pub struct JobMade {
-    /// The newest window.
+    /// The newest window, of those that are valid if any is.
     pub report: Report,
     /// The run.
     pub run: Run,
@@ -62,6 +62,8 @@ impl JobMade {
         let job = store.find(&report.job.id)?.job;
         let mut reports = windows_of(store, &job.id, report.window.number)?;
         reports.push(report.clone());
+        let reports = until_valid(reports);
+        let report = reports.last().cloned().unwrap_or(report);
         let run = store.run(&job.key)?;
         let run = run.ok_or_else(|| Error::Unknown(format!("the store has no run of job {}", job.id)))?;
         let earlier_s = earlier(store, &run, whose)?;

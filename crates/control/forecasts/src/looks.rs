@@ -30,6 +30,14 @@ pub fn looks(reports: &[Report], begun_unix_s: f64) -> (Vec<Look>, Remaining) {
     (found, remaining(newest))
 }
 
+/// Windows up to the newest valid one, if any is: one that is not says nothing of what comes. `reports` are the oldest first.
+pub fn until_valid(mut reports: Vec<Report>) -> Vec<Report> {
+    if let Some(place) = reports.iter().rposition(|report| report.window.valid) {
+        reports.truncate(place + 1);
+    }
+    reports
+}
+
 fn is_alike(report: &Report, newest: &Report) -> bool {
     let (own, other) = (&report.window, &newest.window);
     let total = |progress: &LoopProgress| (progress.total_at_most, progress.likely.and_then(|likely| likely.total));
@@ -92,5 +100,47 @@ fn remaining(report: &Report) -> Remaining {
         (Some(remaining), None, _) => Remaining::Exactly(remaining),
         (None, _, Some(at_most)) => Remaining::AtMost(at_most),
         (None, _, None) => Remaining::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn window(at_unix_s: f64, is_valid: bool, remaining: Option<u64>) -> Report {
+        let progress = json!({
+            "done": null, "remaining": remaining, "total": null, "total_at_most": null, "explanation": "by its counter",
+        });
+        let report: Value = json!({
+            "schema": "trimtab.report/1",
+            "job": {
+                "id": "cg-1", "program": "/opt/cg", "arguments": [], "ranks": 2, "mpi": "m", "hosts": ["n1"],
+                "builds": ["/opt/cg ab12"], "started_unix_s": 0.0,
+            },
+            "window": {
+                "batch": 0, "trigger": "forecast", "marker": "loop 1", "marker_source": "detected", "start": null,
+                "iterations": 10, "valid": is_valid, "ended_by": "iterations", "duration_s": 1.0,
+                "started_unix_s": at_unix_s, "groups": [], "loop_description": null, "progress": progress,
+            },
+            "time_per_iteration_s": null, "iterations_per_s": 10.0, "communication_fraction": null,
+            "communication_to_computation": null, "imbalance": null, "functions": [], "links": [], "ranks": [],
+            "cost": {
+                "pause_us_max": 0.0, "pause_us_total": 0.0, "probe_ns": null, "probes": 1, "points": 1, "fraction": null,
+                "first_record_s": null,
+            },
+            "warnings": [],
+        });
+        serde_json::from_value(report).expect("a report")
+    }
+
+    #[test]
+    fn a_window_that_is_not_valid_does_not_hide_the_one_before() {
+        let all = vec![window(10.0, true, Some(90)), window(20.0, true, Some(50)), window(30.0, false, None)];
+        let (found, remaining) = looks(&until_valid(all.clone()), 0.0);
+        assert_eq!((found.len(), remaining), (2, Remaining::Exactly(50)));
+        let (found, remaining) = looks(&until_valid(all[2..].to_vec()), 0.0);
+        assert_eq!((found.len(), remaining), (0, Remaining::Unknown), "there is no other");
+        assert!(until_valid(Vec::new()).is_empty());
     }
 }

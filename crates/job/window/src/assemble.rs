@@ -299,6 +299,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         group: info.group,
         calls: is_seen.then_some(calls),
         nested_calls: is_seen.then_some(nested),
+        polling_calls: Some(sum(|sample| sample.polled_on)).filter(|calls| *calls > 0),
         time_s: is_timed.then(|| scale.seconds(ticks)),
         ranks: is_seen.then_some(called as u32),
         longest: longest(number, input, scale).filter(|_| is_timed),

@@ -47,6 +47,7 @@ pub(crate) fn fold(into: &mut RankSample, other: &RankSample) {
     by_key(&mut into.functions, &other.functions, key, |one, other| {
         one.calls = one.calls.saturating_add(other.calls);
         one.nested = one.nested.saturating_add(other.nested);
+        one.polled_on = one.polled_on.saturating_add(other.polled_on);
         one.ticks = one.ticks.saturating_add(other.ticks);
         one.bytes = one.bytes.saturating_add(other.bytes);
         one.unknown_bytes = one.unknown_bytes.saturating_add(other.unknown_bytes);

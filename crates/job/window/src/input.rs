@@ -216,6 +216,8 @@ pub struct FunctionSample {
     pub last_ticks: u64,
     /// Messages whose payload is not known.
     pub unknown_bytes: u64,
+    /// Of the calls, those that polled and followed a call that polled at once.
+    pub polled_on: u64,
 }
 
 /// A thread other than the main one.

@@ -6,10 +6,11 @@
 //!
 //! Next: `target` writes these from inside the program; `trimtab-session` computes a [`Geometry`] and reads them.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0e");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0f");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -75,6 +76,14 @@ pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
 /// So many latest calls of a ring are looked through for one that polls as the next one does.
 pub const POLLS_TOGETHER_MAX: u64 = 4;
+
+/// Of a wait by polling no more than one in so many parts lies between calls of which one followed the other late.
+pub const WAIT_TO_APART_MIN: u64 = 64;
+
+/// So many calls that polled on and had work to do are charged as one call: the way through their probes is half as long, and
+/// three times as much of the time may go to them, because that wait is what a window is to tell.
+pub const POLLS_CHARGED_AS_ONE: u64 = 6;
+
 /// Threads of one process whose parts in parallel regions are told apart.
 pub const MEMBERS_MAX: usize = 256;
 
@@ -308,8 +317,10 @@ pub struct Probe {
     pub part: u8,
     /// One of [`requests`].
     pub requests: u8,
+    /// Of one that polls: argument index of the number that is not 0 once something has come.
+    pub came: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
 }
 
 impl Probe {
@@ -338,7 +349,8 @@ impl Probe {
         polls: 0,
         part: part::NONE,
         requests: requests::NONE,
-        reserved: [0; 3],
+        came: ABSENT,
+        reserved: [0; 2],
     };
 }
 
@@ -606,6 +618,10 @@ pub struct Header {
 
     /// Time that a window counts as at least where a share of it is the limit.
     pub limit_ticks_min: AtomicU64,
+    /// A call that polls follows the one before at once if no more time lies between the probes of both; 0: none does.
+    pub polls_apart_ticks_max: AtomicU64,
+    /// A call that polls and lasts longer has done some work.
+    pub polls_idle_ticks_max: AtomicU64,
     /// Teams of threads, where parallel regions are measured.
     pub teams: Teams,
 }
@@ -982,6 +998,18 @@ pub struct Slot {
     pub posted: [PostedRequest; POSTED_MAX as usize],
     /// The open call that completes any of several.
     pub any: AnyOfSeveral,
+    /// Time stamp at which the latest call returned, if it polled; 0: it did not.
+    pub polled_ticks: AtomicU64,
+    /// Time stamp at the entry of the open call, if it polls on.
+    pub polls_since_ticks: AtomicU64,
+    /// Time stamp at the entry of the first call of that wait.
+    pub waits_since_ticks: AtomicU64,
+    /// Time in that wait between calls of which one followed the other late, as an interrupt makes it.
+    pub waits_apart_ticks: AtomicU64,
+    /// Calls that polled on since something came, and the function of the latest.
+    pub polls_open: AtomicU64,
+    /// See above.
+    pub polls_function: AtomicU64,
 }
 
 /// The requests of which an open call completes any.
@@ -1051,6 +1079,8 @@ pub mod outermost {
     pub const GROUP: u64 = 1;
     /// This call's time counts for its function: outermost of the group, or, for functions the user named, of itself.
     pub const FUNCTION: u64 = 2;
+    /// It polls, and follows a call that polled at once: both are one wait.
+    pub const POLLS_ON: u64 = 4;
 }
 
 /// A group whose functions are each timed on their own, even inside each other: those that the user named.
@@ -1137,6 +1167,23 @@ pub struct FunctionStat {
     pub passes_with_calls: AtomicU64,
     /// Of a loop: calls of MPI that the thread had made at the latest pass.
     pub calls_at_pass: AtomicU64,
+    /// Of the calls, those that polled and followed a call that polled at once.
+    pub polled_on: AtomicU64,
+    /// Of these, those that lasted longer than it takes to find that nothing has come: they had work to do, as copying.
+    pub polled_work: AtomicU64,
+    /// Of calls that polled on, those after which nothing had come when the thread called something else: that was no wait.
+    pub polled_vainly: AtomicU64,
+}
+
+impl FunctionStat {
+    /// Calls whose probes cost time. Those that poll on and find nothing do not: what they wait for comes no later. If nothing
+    /// came at all, they are charged for what their probes took, which is half of others.
+    #[inline(always)]
+    pub fn charged(&self) -> u64 {
+        let calls = self.calls.load(Relaxed) + self.nested.load(Relaxed);
+        let worked = self.polled_work.load(Relaxed) / POLLS_CHARGED_AS_ONE;
+        calls.saturating_sub(self.polled_on.load(Relaxed)) + worked + self.polled_vainly.load(Relaxed) / 2
+    }
 }
 
 /// The calls of one function that came by one path, in one thread.

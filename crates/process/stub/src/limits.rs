@@ -26,7 +26,7 @@ fn limit<'a>(context: Context, function: u64) -> &'a FunctionLimit {
 pub(crate) fn is_beyond(context: Context, probe: &Probe, now: u64) -> bool {
     let limit = limit(context, u64::from(probe.function));
     let stat = context.stat(u64::from(probe.function));
-    if stat.calls.load(Relaxed) + stat.nested.load(Relaxed) < limit.look_at_calls.load(Relaxed) {
+    if stat.charged() < limit.look_at_calls.load(Relaxed) {
         return false;
     }
     limit.stopped_ticks.load(Relaxed) != 0 || stops(context.header, context.slot, u64::from(probe.function), now)
@@ -42,7 +42,7 @@ extern "C" fn stops(header: *const Header, slot: *const Slot, function: u64, now
     if header.state.load(Acquire) != state::RECORD || first == 0 {
         return false;
     }
-    let calls = stat.calls.load(Relaxed) + stat.nested.load(Relaxed);
+    let calls = stat.charged();
     let calls_max = limit.calls_max.load(Relaxed);
     let is_over_calls = calls_max != 0 && calls >= calls_max;
     let allowed = allowed(header, limit, now.wrapping_sub(first));

@@ -2,9 +2,10 @@
 //!
 //! Handles are used anew. So each thread keeps a small table of the handles that calls of its ring have returned; a call that
 //! waits for one, or for several, writes the time of its entry into the records of the calls that posted them. One that waits
-//! for any of several (`MPI_Waitany`) does so at its exit, for the handles that are null then. Calls that find out by asking
-//! (`MPI_Test`) are not among these. A handle that is returned again takes the place of what was known of it. Requests that were over when they were made
-//! share handles in both families of libraries, and there is nothing to wait for in them.
+//! for any of several (`MPI_Waitany`) does so at its exit, for the handles that are null then. So does one that asks (`MPI_Test`):
+//! of a wait by asking again and again the first call is in the ring and stands for all. A handle that is returned again takes
+//! the place of what was known of it. Requests that were over when they were made share handles in both families of libraries,
+//! and there is nothing to wait for in them.
 //!
 //! Next: `target` calls these; `trimtab-window` finds a message's end by them.
 
@@ -105,15 +106,14 @@ fn complete_one(context: Context, handle: u64, ring: u64) -> bool {
     true
 }
 
-/// At the entry of a call, at ring index `ring`, that completes any of the `count` requests of the array at `place`.
+/// At the entry of a call that completes any of the `count` requests of the array at `place`; `ring` is the ring index of it, or of
+/// the first call of the wait that it goes on with.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
 pub(crate) extern "C" fn remember(header: *const Header, slot: *const Slot, place: u64, count: i64, ring: u64) {
     let context = Context { header, slot };
     let any = &context.slot().any;
     any.ring.store(0, Relaxed);
-    // Until it has returned nobody knows.
-    context.ring_record(ring).strangers.store(u16::MAX, Relaxed);
     if place == 0 || context.header().library.load(Relaxed) == 0 || !(0..=ANY_MAX as i64).contains(&count) {
         return;
     }
@@ -138,6 +138,7 @@ pub(crate) extern "C" fn complete_any(header: *const Header, slot: *const Slot, 
     }
     any.ring.store(0, Relaxed);
     let (ring, null) = (ring_plus_one - 1, header.request_null.load(Relaxed));
+    let known = &context.ring_record(ring).strangers;
     let (mut strangers, mut active, mut completed) = (0, 0, 0);
     let mut index = 0;
     while index < any.count.load(Relaxed) {
@@ -151,9 +152,12 @@ pub(crate) extern "C" fn complete_any(header: *const Header, slot: *const Slot, 
         }
         index += 1;
     }
-    // A persistent request keeps its handle: which of them was completed does not show.
-    let is_unknown = null == 0 || (active > 0 && completed == 0);
-    context.ring_record(ring).strangers.store(if is_unknown { u16::MAX } else { strangers }, Relaxed);
+    // Nothing has come, or it was a persistent request, which keeps its handle: which of them was completed does not show.
+    if null == 0 || (active > 0 && completed == 0) {
+        return;
+    }
+    let before = known.load(Relaxed);
+    known.store(if before == u16::MAX { strangers } else { before + strangers }, Relaxed);
 }
 
 #[inline(always)]

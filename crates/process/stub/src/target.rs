@@ -160,7 +160,7 @@ extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, f
         leave_alone(context, probe);
     } else if probe.flags & flag::SIMPLE != 0 {
         simple_entry(context, number, Arguments(saved), arrived);
-    } else {
+    } else if probe.polls == 0 || !polls_on(context, number, probe, Arguments(saved), arrived) {
         note_entry(context, number, Arguments(saved), frame_pointer, arrived);
     }
     context.slot().busy.store(0, Release);
@@ -370,15 +370,11 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     let counts =
         if probe.group == USER_GROUP || probe.group == OMP_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
     let frame = context.frame(depth);
-    frame.stack.store(stack, Relaxed);
-    frame.site.store(site, Relaxed);
-    frame.probe.store(number, Relaxed);
-    let bits = (u64::from(outermost) * outermost::GROUP) | (u64::from(counts) * outermost::FUNCTION);
+    set_frame(frame, stack, site, number);
+    let polled = if counts { polled_before(context, probe, now) } else { 0 };
+    let polls_on = u64::from(polled != 0) * outermost::POLLS_ON;
+    let bits = (u64::from(outermost) * outermost::GROUP) | (u64::from(counts) * outermost::FUNCTION) | polls_on;
     frame.outermost.store(bits, Relaxed);
-    frame.ring.store(0, Relaxed);
-    frame.detail.store(0, Relaxed);
-    frame.path.store(0, Relaxed);
-    frame.path_sum.store(0, Relaxed);
     // A function that is nothing but a jump hands its calls over at once.
     frame.next_plus_one.store(u64::from(probe.next_plus_one), Relaxed);
     frame.handed_over.store(u64::from(probe.next_plus_one != 0), Relaxed);
@@ -397,9 +393,10 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
         }
         if is_in_ring {
             frame.path.store(site, Relaxed);
-            if probe.polls == 0 || !is_polled_again(context, number, site) {
-                write_ring(context, number, probe, frame, arguments, site);
-            }
+            place_in_ring(context, number, probe, frame, arguments, polled != 0);
+        }
+        if probe.polls != 0 {
+            keep_poll(context, probe, frame, arguments);
         }
         if probe.requests == requests::POSTS {
             frame.kept[0].store(arguments.get(probe.request), Relaxed);
@@ -409,12 +406,109 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
         }
     }
     record_entry(context, probe, frame, arguments, counts, now);
+    if polled != 0 {
+        // Nothing else was done since: it is still the same wait, which the probes do not prolong.
+        frame.ticks.store(polled, Relaxed);
+        slot.polls_since_ticks.store(now, Relaxed);
+        return;
+    }
     // The call's own time begins here: what the accounting took is the probe's cost.
     let begun = ticks();
     frame.ticks.store(begun, Relaxed);
     if probe.flags & flag::RING != 0 {
         note_overhead(context, now, begun);
     }
+}
+
+/// A frame of a call of which nothing but its place is known yet.
+#[inline(always)]
+fn set_frame(frame: &Frame, stack: u64, site: u64, number: u64) {
+    frame.stack.store(stack, Relaxed);
+    frame.site.store(site, Relaxed);
+    frame.probe.store(number, Relaxed);
+    frame.ring.store(0, Relaxed);
+    frame.detail.store(0, Relaxed);
+    frame.path.store(0, Relaxed);
+    frame.path_sum.store(0, Relaxed);
+}
+
+/// Keeps of a call that polls in which pass of the marker it is, and where it will say if something has come.
+#[inline(always)]
+fn keep_poll(context: Context, probe: &Probe, frame: &Frame, arguments: Arguments) {
+    frame.kept[0].store(context.header().passes.load(Relaxed), Relaxed);
+    frame.kept[1].store(if probe.came == ABSENT { 0 } else { arguments.get(probe.came) }, Relaxed);
+}
+
+/// When the call before returned, if both only poll and this one follows it at once; 0: it does not.
+///
+/// A program that waits so calls as often as it can: its probes make the calls fewer and the wait no longer. All that time is one
+/// wait, or what is short between two calls would count as computation, and the probes as a cost. An interrupt between two of them
+/// does not end it, as long as that is little of the whole wait.
+#[inline(always)]
+fn polled_before(context: Context, probe: &Probe, now: u64) -> u64 {
+    let (header, slot) = (context.header(), context.slot());
+    let polled = slot.polled_ticks.load(Relaxed);
+    if probe.polls == 0 {
+        slot.polled_ticks.store(0, Relaxed);
+        let vainly = slot.polls_open.load(Relaxed);
+        if vainly != 0 {
+            slot.polls_open.store(0, Relaxed);
+            add(&context.stat(slot.polls_function.load(Relaxed)).polled_vainly, vainly);
+        }
+        return 0;
+    }
+    let (apart, apart_max) = (now.wrapping_sub(polled), header.polls_apart_ticks_max.load(Relaxed));
+    if apart <= apart_max {
+        return polled;
+    }
+    let all_apart = slot.waits_apart_ticks.load(Relaxed).saturating_add(apart);
+    let waited = now.wrapping_sub(slot.waits_since_ticks.load(Relaxed));
+    if polled != 0 && apart_max != 0 && all_apart <= waited / WAIT_TO_APART_MIN {
+        slot.waits_apart_ticks.store(all_apart, Relaxed);
+        return polled;
+    }
+    slot.waits_since_ticks.store(now, Relaxed);
+    slot.waits_apart_ticks.store(0, Relaxed);
+    0
+}
+
+/// Opens a call that polls on as the one before it was open, whose frame is still there; false: it is another one.
+#[inline(always)]
+fn polls_on(context: Context, number: u64, probe: &Probe, arguments: Arguments, now: u64) -> bool {
+    let (header, slot) = (context.header(), context.slot());
+    let depth = slot.depth.load(Relaxed);
+    let is_plain = probe.framed == 0 && probe.argument == ABSENT && probe.kind == kind::NONE;
+    let is_marker = header.marker_probe.load(Relaxed) as u64 == number;
+    if !is_plain || is_marker || depth >= FRAMES_MAX || header.details_max.load(Relaxed) != 0 {
+        return false;
+    }
+    let frame = context.frame(depth);
+    let is_same = frame.probe.load(Relaxed) == number
+        && frame.stack.load(Relaxed) == arguments.stack()
+        && frame.site.load(Relaxed) == arguments.return_address()
+        && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0
+        && frame.kept[0].load(Relaxed) == header.passes.load(Relaxed);
+    let polled = if is_same { polled_before(context, probe, now) } else { 0 };
+    if polled == 0 {
+        return false;
+    }
+    let stat = context.stat(u64::from(probe.function));
+    add(group_word(&slot.group_depth, probe.group), 1);
+    add(&stat.depth, 1);
+    slot.depth.store(depth + 1, Relaxed);
+    frame.outermost.store(frame.outermost.load(Relaxed) | outermost::POLLS_ON, Relaxed);
+    // Its numbers may have been set back since.
+    frame.path_sum.store(0, Relaxed);
+    frame.ticks.store(polled, Relaxed);
+    slot.polls_since_ticks.store(now, Relaxed);
+    record_entry(context, probe, frame, arguments, true, now);
+    keep_poll(context, probe, frame, arguments);
+    let ring = frame.ring.load(Relaxed);
+    if probe.requests == requests::COMPLETES_ANY && ring != 0 {
+        let (place, count) = asked_requests(probe, arguments);
+        crate::requests::remember(context.header, context.slot, place, count, ring - 1);
+    }
+    true
 }
 
 /// The time of this probe's accounting, as it was on this processor with these caches; of the one that began the
@@ -428,6 +522,23 @@ fn note_overhead(context: Context, from: u64, to: u64) {
         let taken = to.saturating_sub(from);
         if taken <= OVERHEAD_TICKS_MAX { add(&slot.overhead_ticks, taken) } else { add(&slot.interrupted, 1) }
     }
+}
+
+/// The call has returned: when, if it polls, and if something has come.
+#[inline(always)]
+fn note_polled(context: Context, probe: &Probe, frame: &Frame, now: u64) {
+    let slot = context.slot();
+    slot.polled_ticks.store(if probe.polls == 0 { 0 } else { now }, Relaxed);
+    if probe.came != ABSENT && has_come(frame.kept[1].load(Relaxed)) {
+        slot.polls_open.store(0, Relaxed);
+    }
+}
+
+/// True if a call that polled has stored there that something has come.
+#[inline(always)]
+fn has_come(place: u64) -> bool {
+    // SAFETY: the library has just written there, where the program has told it to.
+    place != 0 && unsafe { core::ptr::read_unaligned(place as *const i32) } != 0
 }
 
 #[inline(always)]
@@ -466,8 +577,14 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     if !recording {
         return;
     }
-    add(&context.slot().hits, 1);
     let stat = context.stat(u64::from(probe.function));
+    if frame.outermost.load(Relaxed) & outermost::POLLS_ON != 0 {
+        add(&stat.polled_on, 1);
+        add(&context.slot().polls_open, 1);
+        context.slot().polls_function.store(u64::from(probe.function), Relaxed);
+    } else {
+        add(&context.slot().hits, 1);
+    }
     if !outermost {
         add(&stat.nested, 1);
         return;
@@ -705,14 +822,8 @@ fn adopt(context: Context, number: u64, arguments: Arguments) {
     }
     slot.orphans.store(1, Relaxed);
     let frame = context.frame(0);
-    frame.stack.store(arguments.stack(), Relaxed);
-    frame.site.store(arguments.return_address(), Relaxed);
-    frame.probe.store(number, Relaxed);
+    set_frame(frame, arguments.stack(), arguments.return_address(), number);
     frame.outermost.store(outermost::GROUP | outermost::FUNCTION, Relaxed);
-    frame.ring.store(0, Relaxed);
-    frame.detail.store(0, Relaxed);
-    frame.path.store(0, Relaxed);
-    frame.path_sum.store(0, Relaxed);
     frame.ticks.store(0, Relaxed);
     hand_frame_over(frame, probe);
     add(group_word(&slot.group_depth, probe.group), 1);
@@ -773,14 +884,17 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
     } else if probe.role == role::HANDS_OVER {
         hand_over(context, number, Arguments(saved));
     } else {
-        note_exit(context, number, Arguments(saved), now);
-        note_overhead(context, now, ticks());
+        let has_polled_on = note_exit(context, number, Arguments(saved), now);
+        if !has_polled_on {
+            note_overhead(context, now, ticks());
+        }
     }
     context.slot().busy.store(0, Release);
 }
 
+/// Closes the calls that end here; true if it is one that polled on.
 #[inline(always)]
-fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
+fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) -> bool {
     let slot = context.slot();
     let stack = arguments.stack();
     let mut depth = slot.depth.load(Relaxed);
@@ -790,6 +904,7 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
         close_orphan(context, number, now);
     }
     let is_seen = context.probe(number).role != role::LEAVES;
+    let mut has_polled_on = false;
     while depth > 0 {
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
@@ -798,6 +913,7 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
         }
         if held == stack {
             is_known = true;
+            has_polled_on = frame.outermost.load(Relaxed) & outermost::POLLS_ON != 0;
             close_frame(context, frame, arguments, now, is_seen);
             if context.header().geometry.region_count != 0 {
                 teams::close(context.header, context.slot, depth - 1, now);
@@ -812,6 +928,7 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     if !is_known {
         teams::end_unseen(context, number, now);
     }
+    has_polled_on
 }
 
 /// The first thing a thread does is to leave a function: it was inside since before the probes went in.
@@ -839,6 +956,17 @@ fn close_orphan(context: Context, number: u64, now: u64) {
     }
 }
 
+/// The passage of a call's exit, which of one that polls on counts only if it had work to do.
+#[inline(always)]
+fn count_exit(context: Context, probe: &Probe, polls_on: bool, now: u64) {
+    let (header, slot) = (context.header(), context.slot());
+    if !polls_on {
+        add(&slot.hits, 1);
+    } else if now.wrapping_sub(slot.polls_since_ticks.load(Relaxed)) > header.polls_idle_ticks_max.load(Relaxed) {
+        add(&context.stat(u64::from(probe.function)).polled_work, 1);
+    }
+}
+
 #[inline(always)]
 fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, is_seen: bool) {
     let header = context.header();
@@ -854,6 +982,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     // Behind a jump the request is still to be made.
     if is_seen && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         note_request(context, probe, frame, ring);
+        note_polled(context, probe, frame, now);
     }
     let state = header.state.load(Acquire);
     if state < state::RECORD {
@@ -865,10 +994,11 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     }
     let entered = frame.ticks.load(Relaxed);
     let (from, to) = clipped(header, first, entered, now);
-    if state == state::RECORD {
-        add(&slot.hits, 1);
-    }
     let outermost = frame.outermost.load(Relaxed);
+    let polls_on = outermost & outermost::POLLS_ON != 0;
+    if state == state::RECORD {
+        count_exit(context, probe, polls_on, now);
+    }
     if to <= from || outermost == 0 {
         return;
     }
@@ -877,7 +1007,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
         add(&stat.unseen, 1);
     }
     if probe.flags & flag::TIMED != 0 {
-        let empty = header.empty_ticks.load(Relaxed);
+        let empty = if polls_on { 0 } else { header.empty_ticks.load(Relaxed) };
         let inside = (to - from).saturating_sub(empty);
         if outermost & outermost::FUNCTION != 0 {
             add(&stat.ticks, inside);
@@ -908,6 +1038,15 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
 }
 
 #[inline(always)]
+fn place_in_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, polls_on: bool) {
+    let site = frame.path.load(Relaxed);
+    let known = if probe.polls == 0 { 0 } else { polled_in_ring(context, number, site, polls_on) };
+    if known == 0 || !goes_on_in_ring(context, probe, frame, arguments, known, polls_on) {
+        write_ring(context, number, probe, frame, arguments, site);
+    }
+}
+
+#[inline(always)]
 fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, site: u64) {
     let slot = context.slot();
     let index = slot.ring_written.load(Relaxed);
@@ -929,10 +1068,10 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.bytes.store(SIZE_UNKNOWN, Relaxed);
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
     if probe.requests >= requests::COMPLETES_ONE {
-        let is_one = probe.requests == requests::COMPLETES_ONE;
-        let count = if is_one { 1 } else { i64::from(arguments.get(probe.count) as i32) };
-        let place = arguments.get(probe.request);
+        let (place, count) = asked_requests(probe, arguments);
         if probe.requests == requests::COMPLETES_ANY {
+            // Until it has returned nobody knows.
+            record.strangers.store(u16::MAX, Relaxed);
             crate::requests::remember(context.header, context.slot, place, count, index);
         } else {
             crate::requests::complete(context.header, context.slot, place, count, index);
@@ -942,28 +1081,66 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     slot.ring_written.store(index + 1, Release);
 }
 
-/// True if a call that polls was among the latest ones of this pass of the marker, which only polled since. While a marker
-/// counts, the ring tells its passes apart, and what was called ten thousand times in one would leave no room for others.
+/// Where the requests are that a call may complete, and how many.
 #[inline(always)]
-fn is_polled_again(context: Context, number: u64, site: u64) -> bool {
+fn asked_requests(probe: &Probe, arguments: Arguments) -> (u64, i64) {
+    let count = if probe.count == ABSENT { 1 } else { i64::from(arguments.get(probe.count) as i32) };
+    (arguments.get(probe.request), count)
+}
+
+/// The ring index, plus one, of the latest call if it is one of this pass of the marker that polls as this one does; u64::MAX: one of
+/// the latest ones is, and those since polled too; 0: none is. While a marker counts, the ring tells its passes apart, and a
+/// function that was called ten thousand times in one would leave no room for others.
+#[inline(always)]
+fn polled_in_ring(context: Context, number: u64, site: u64, polls_on: bool) -> u64 {
     let (header, slot) = (context.header(), context.slot());
     let (written, passes) = (slot.ring_written.load(Relaxed), header.passes.load(Relaxed));
-    if header.marker_probe.load(Relaxed) == u32::MAX {
-        return false;
+    if header.marker_probe.load(Relaxed) == u32::MAX && !polls_on {
+        return 0;
     }
     let mut back = 1;
     while back <= POLLS_TOGETHER_MAX && back <= written {
         let record = context.ring_record(written - back);
         let probe = u64::from(record.probe.load(Relaxed));
         if record.passes.load(Relaxed) != passes || context.probe(probe).polls == 0 {
-            return false;
+            return 0;
         }
         if probe == number && record.site.load(Relaxed) == site {
-            return true;
+            return if back == 1 { written } else { u64::MAX };
         }
         back += 1;
     }
-    false
+    0
+}
+
+/// Has a call that polls stand in the ring as the one that is known there, or not at all; false: it gets a place of its own. A wait in
+/// which nothing came gives its place to the next one; one that has ended keeps it.
+#[inline(always)]
+fn goes_on_in_ring(
+    context: Context,
+    probe: &Probe,
+    frame: &Frame,
+    arguments: Arguments,
+    known: u64,
+    same: bool,
+) -> bool {
+    if known == u64::MAX {
+        return true;
+    }
+    let record = context.ring_record(known - 1);
+    let completes = probe.requests == requests::COMPLETES_ANY;
+    if !same {
+        if completes && record.strangers.load(Relaxed) != u16::MAX {
+            return false;
+        }
+        record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
+    }
+    frame.ring.store(known, Relaxed);
+    if completes {
+        let (place, count) = asked_requests(probe, arguments);
+        crate::requests::remember(context.header, context.slot, place, count, known - 1);
+    }
+    true
 }
 
 #[inline(always)]

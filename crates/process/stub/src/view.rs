@@ -377,6 +377,9 @@ impl<'a> SlotView<'a> {
                 &stat.details,
                 &stat.unknown_bytes,
                 &stat.unseen,
+                &stat.polled_on,
+                &stat.polled_work,
+                &stat.polled_vainly,
             ] {
                 word.store(0, Relaxed);
             }
@@ -426,9 +429,10 @@ impl Probe {
             self.polls,
             self.part,
             self.requests,
+            self.came,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 8 + 21 + size_of_val(&Probe::ABSENT.reserved)) };
+        const { assert!(size_of::<Probe>() == 8 + 22 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }

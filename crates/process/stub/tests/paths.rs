@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, PATH_SUMS_MAX, Probe, SIZES_MAX, Saved, flag, kind, python,
-    state, step,
+    ABSENT, Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, PATH_SUMS_MAX, Probe, SIZES_MAX, Saved, flag, kind,
+    python, state, step,
 };
 use trimtab_stub::view::View;
 
@@ -181,6 +181,118 @@ fn calls_that_poll_stand_once_in_the_ring_for_each_pass() {
     };
     assert_eq!(written_by_passes(u32::MAX, 0..3), 60, "all of them, while nothing counts");
     assert_eq!(written_by_passes(9, 3..6), 6, "two places, three passes");
+}
+
+/// Calls that poll and follow each other at once are one wait: its time has no gaps, and only its first probes are charged.
+#[test]
+fn calls_that_poll_at_once_again_are_one_wait() {
+    let mut target = Target::new();
+    target.record();
+    let polls = Probe { flags: flag::TIMED | flag::RING, polls: 1, ..Probe::ABSENT };
+    let others = Probe { polls: 0, ..polls };
+    let mut calls = |probe: &Probe, place: usize, apart_ticks: u64, idle_ticks: u64| {
+        let header = target.view().header();
+        header.polls_apart_ticks_max.store(apart_ticks, Relaxed);
+        header.polls_idle_ticks_max.store(idle_ticks, Relaxed);
+        target.view().set_probe(0, probe);
+        let stats = |target: &Target| {
+            let slot = target.view().slots().next();
+            slot.map_or([0; 6], |slot| {
+                let (stat, of_paths) = (slot.stat(0), slot.path_sums().map(|sum| sum.calls.load(Relaxed)).sum());
+                let own = [&stat.calls, &stat.polled_on, &stat.polled_work].map(|word| word.load(Relaxed));
+                [own[0], own[1], own[2], stat.charged(), slot.slot.hits.load(Relaxed), of_paths]
+            })
+        };
+        let before = stats(&target);
+        for _ in 0..20 {
+            let frame = target.build(SAVED + 1, &[], place);
+            target.carry(SAVED + 1, frame, 0);
+        }
+        let after = stats(&target);
+        std::array::from_fn::<u64, 6, _>(|index| after[index] - before[index])
+    };
+    const LONG: u64 = 1 << 40;
+    assert_eq!(calls(&polls, 700, 0, LONG), [20, 0, 0, 20, 40, 20], "none at once");
+    assert_eq!(calls(&others, 700, LONG, LONG), [20, 0, 0, 20, 40, 20], "they do not poll");
+    assert_eq!(calls(&polls, 700, LONG, LONG), [20, 19, 0, 1, 2, 20], "the first one begins the wait");
+    assert_eq!(calls(&polls, 800, LONG, LONG), [20, 20, 0, 0, 0, 20], "polling elsewhere is the same wait");
+    assert_eq!(calls(&polls, 800, LONG, 0), [20, 20, 20, 3, 0, 20], "they had work to do");
+    assert_eq!(calls(&others, 700, LONG, LONG)[1], 0);
+    assert_eq!(calls(&polls, 700, LONG, LONG)[1], 19, "another call came between");
+    // An interrupt in a long wait does not end it; a pause as long as the wait does.
+    let since = |target: &Target, ticks: u64| {
+        let slot = target.view().slots().next().expect("a slot").slot;
+        let polled = slot.polled_ticks.load(Relaxed);
+        slot.waits_since_ticks.store(polled.wrapping_sub(ticks), Relaxed);
+        target.view().header().polls_apart_ticks_max.store(1, Relaxed);
+        polled
+    };
+    for (waited, expected) in [(1 << 50, 1), (0, 0)] {
+        assert_ne!(since(&target, waited), 0);
+        let before = target.view().slots().next().expect("a slot").stat(0).polled_on.load(Relaxed);
+        let frame = target.build(SAVED + 1, &[], 700);
+        target.carry(SAVED + 1, frame, 0);
+        let after = target.view().slots().next().expect("a slot").stat(0).polled_on.load(Relaxed);
+        assert_eq!(after - before, expected, "after a wait of {waited}");
+    }
+    let slot = target.view().slots().next().expect("a slot");
+    let written = slot.slot.ring_written.load(Relaxed);
+    assert_eq!(written - 1, 20 + 20 + 1 + 1 + 20 + 1, "the ring has the first call of a wait at each of its places");
+    let (first, last) = (slot.stat(0).first_ticks.load(Relaxed), slot.stat(0).last_ticks.load(Relaxed));
+    assert!(first < last && slot.slot.depth.load(Relaxed) == 0 && slot.slot.group_depth[0].load(Relaxed) == 0);
+}
+
+#[test]
+fn calls_that_poll_for_nothing_are_charged() {
+    let mut target = Target::new();
+    target.record();
+    target.view().header().polls_apart_ticks_max.store(1 << 40, Relaxed);
+    target.view().header().polls_idle_ticks_max.store(1 << 40, Relaxed);
+    let polls = Probe { flags: flag::TIMED | flag::RING, polls: 1, came: 0, ..Probe::ABSENT };
+    let mut came = Box::new(0_i32);
+    for (comes, vainly) in [(true, 0), (false, 19)] {
+        target.view().set_probe(0, &polls);
+        for call in 0..20 {
+            *came = i32::from(comes && call == 19);
+            let frame = target.build(SAVED + 1, &[], 700);
+            // The first argument is where it says that something has come.
+            target.carry(SAVED + 1, frame, &raw const *came as u64);
+        }
+        target.view().set_probe(0, &Probe { polls: 0, came: ABSENT, ..polls });
+        let frame = target.build(SAVED + 1, &[], 700);
+        target.carry(SAVED + 1, frame, 0);
+        let slot = target.view().slots().next().expect("a slot");
+        assert_eq!(slot.stat(0).polled_vainly.load(Relaxed), vainly, "something came: {comes}");
+        assert_eq!(slot.slot.polls_open.load(Relaxed), 0);
+    }
+    let slot = target.view().slots().next().expect("a slot");
+    assert_eq!((slot.stat(0).polled_on.load(Relaxed), slot.stat(0).charged()), (38, 4 + 19 / 2));
+}
+
+#[test]
+fn a_wait_by_polling_has_no_gaps() {
+    let mut target = Target::new();
+    target.record();
+    target.view().set_probe(0, &Probe { flags: flag::TIMED | flag::RING, polls: 1, ..Probe::ABSENT });
+    target.view().header().polls_apart_ticks_max.store(1 << 40, Relaxed);
+    for _ in 0..50 {
+        let frame = target.build(SAVED + 1, &[], 700);
+        target.carry(SAVED + 1, frame, 0);
+        std::thread::sleep(std::time::Duration::from_micros(20));
+    }
+    let slot = target.view().slots().next().expect("a slot");
+    let (stat, sums) = (slot.stat(0), slot.path_sums().map(|sum| sum.ticks.load(Relaxed)).sum::<u64>());
+    let span = stat.last_ticks.load(Relaxed) - stat.first_ticks.load(Relaxed);
+    let inside = stat.ticks.load(Relaxed);
+    // From the first call's own beginning on, behind its probe, to the last one's end.
+    assert!(inside > span - span / 4 && inside < 2 * span, "{inside} of {span}");
+    assert_eq!((sums, slot.slot.group_ticks[0].load(Relaxed)), (inside, inside));
+    let record = slot.call(0);
+    let (enter, exit) = (record.enter_ticks.load(Relaxed), record.exit_ticks.load(Relaxed));
+    assert!(
+        slot.slot.ring_written.load(Relaxed) == 1 && exit - enter > span - span / 4,
+        "one call in the ring, to its end"
+    );
 }
 
 #[test]

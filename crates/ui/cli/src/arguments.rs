@@ -3,6 +3,7 @@
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
 mod corun;
+mod dash;
 pub mod grid;
 mod limit;
 pub mod links;
@@ -13,6 +14,7 @@ pub mod site;
 
 use clap::{Args, Parser, Subcommand};
 pub use corun::CorunOptions;
+pub use dash::without_dashes;
 use grid::{CommOptions, PlaceOptions, PlanOptions, TotalOptions};
 use links::CollectiveOptions;
 use model::{ModelCommand, PressProbeOptions, SizeForecastOptions};

@@ -17,7 +17,7 @@ use trimtab_engine::progress::End;
 use trimtab_engine::{Engine, Found, Length, Life, Options, Target, Window, own, usual_options};
 use trimtab_store::{History, RunEnd};
 use trimtab_types::Pid;
-use trimtab_types::report::Report;
+use trimtab_types::report::{Ended, Report};
 
 /// A window lasts this share of the job's age,
 const WINDOW_SHARE: f64 = 0.1;
@@ -94,13 +94,20 @@ impl Way<'_> {
             return Ok(made);
         }
         let report = self.measure(command_ns)?;
+        if has_ended(&report) {
+            bail!("the job ended while it was measured");
+        }
         let made = self.made_of(report)?;
         let wants_more = made.end.as_ref().is_ok_and(|end| end.is_worth_a_look);
         if !wants_more || !self.pause(made.elapsed_s) {
             return Ok(made);
         }
-        // The job may have ended meanwhile; what was forecast stands.
+        // The job may have ended meanwhile; what was forecast is kept, and judged by that.
         match self.measure(own::monotonic_ns()) {
+            Ok(report) if has_ended(&report) => {
+                self.keep(&made)?;
+                bail!("the job ended while it was measured again")
+            }
             Ok(report) => self.made_of(report),
             Err(_) => Ok(made),
         }
@@ -186,6 +193,11 @@ impl Way<'_> {
         }
         Ok(())
     }
+}
+
+/// True if nothing is left of the job whose window this is: its end is over.
+fn has_ended(report: &Report) -> bool {
+    report.window.ended_by == Ended::ProgramEnded && !report.window.valid
 }
 
 fn page(made: &JobMade) -> String {

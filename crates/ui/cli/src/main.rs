@@ -65,7 +65,7 @@ mod window;
 
 use arguments::model::ModelCommand;
 use arguments::site::KeptOptions;
-use arguments::{Arguments, Command, ForecastCommand};
+use arguments::{Arguments, Command, ForecastCommand, without_dashes};
 use clap::{CommandFactory, Parser};
 use exit_code::{DONE, ERROR};
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
     hear_notices(|text| eprintln!("trimtab: {text}"));
     let command_ns = own::monotonic_ns();
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(without_dashes(&Arguments::command(), std::env::args_os()));
     match carry_out(arguments, command_ns) {
         Ok(code) => ExitCode::from(code),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::from(DONE),

@@ -174,6 +174,9 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         (Mpi::OpenMpi, "33", "0", "MPI_Waitall", "65536"),
         (Mpi::Mpich, "3", "1", "MPI_Waitany", "2048"),
         (Mpi::OpenMpi, "3", "2", "MPI_Waitsome", "65536"),
+        (Mpi::OpenMpi, "3", "3", "MPI_Testall", "2048"),
+        (Mpi::Mpich, "3", "4", "MPI_Testany", "8"),
+        (Mpi::OpenMpi, "2", "5", "MPI_Test", "8"),
     ];
     for (mpi, posted, any, function, size) in ways {
         let home = Home::new();
@@ -196,6 +199,14 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         let row = functions.clone().find(|row| row["name"] == function).expect("a row");
         assert_eq!(row["waits_missing"], Value::Null, "{row}");
         assert!(time_s <= 1.01 * number(&row["time_s"]), "no longer than its calls: {row}");
+        // A rank that asks again and again is neither taken out nor said to have computed in between.
+        if function.starts_with("MPI_Test") {
+            let (calls, again) = (number(&row["calls"]), number(&row["polling_calls"]));
+            assert!(again >= 0.9 * calls && row["taken_out_after_s"].is_null(), "{mpi:?}: {row}");
+            let ranks = report["ranks"].as_array().expect("ranks");
+            let waits_s = number(&ranks[1]["communication_s"]);
+            assert!(waits_s >= 0.95 * time_s, "{mpi:?}: {waits_s} s of {time_s}: {row}");
+        }
         let messages = report["messages"].as_array().expect("messages");
         let from_first = messages.iter().find(|row| row["from"] == 0).expect("messages of rank 0");
         // Of several that one call waits for nobody sees when each came; beside a send that was over there is one.

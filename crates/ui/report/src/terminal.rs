@@ -90,6 +90,9 @@ fn functions(page: &mut Page, report: &Report) {
     if !rest.is_empty() {
         page.note(Ink::Plain, &rest_of_functions(rest));
     }
+    if let Some(note) = words::polling(report) {
+        page.note(Ink::Faint, &note);
+    }
     let nested: u64 = listed.iter().filter_map(|function| function.nested_calls).sum();
     if nested > 0 {
         let calls = counted(nested, "call");

@@ -393,6 +393,18 @@ pub(crate) fn taken_out(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| format!(">=: counted only until it was taken out: {}; see the warnings", all.join(", ")))
 }
 
+/// Calls that are one wait with the one before; `None`: there are none.
+pub(crate) fn polling(report: &Report) -> Option<String> {
+    let of = |function: &FunctionTotal| {
+        let calls = counted(function.polling_calls?, "call");
+        Some(format!("{calls} of {}", clean(&function.name)))
+    };
+    let all: Vec<String> = report.functions.iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| {
+        format!("{} asked again at once: one wait with the call before, and with the time between", all.join(", "))
+    })
+}
+
 /// The base of a function's share, and the other columns of the function table that are computed.
 pub(crate) struct FunctionNumbers {
     /// Share of the sum of the ranks' recorded time.

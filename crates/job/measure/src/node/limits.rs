@@ -24,6 +24,10 @@ use trimtab_stub::layout::{NOBODY, Probe, flag, role, state, stopped_by};
 const COST_PERCENT_MAX: f64 = 5.0;
 /// A window counts as at least so long, seconds: nobody knows yet how long it will be.
 const WINDOW_S_MIN: f64 = 0.2;
+/// A call that polls follows the one before at once if so little lies between both, nanoseconds: two probes take 50 to 100 of it.
+const POLLS_APART_NS_MAX: f64 = 150.0;
+/// One that lasts longer than this has found work to do, nanoseconds.
+const POLLS_IDLE_NS_MAX: f64 = 400.0;
 /// Time between two looks.
 const LOOK_NS: u64 = 5_000_000;
 /// Cost of a pair of probes until it was measured, nanoseconds.
@@ -183,6 +187,11 @@ impl Team {
         for member in self.members.iter().filter(|member| member.removal.is_none()) {
             let view = member.inserted.view();
             view.header().limit_ticks_min.store((WINDOW_S_MIN * ticks_per_second) as u64, Relaxed);
+            // A limit of calls is one of all calls.
+            let apart_ns = if self.limits.hits_max.is_some() { 0.0 } else { POLLS_APART_NS_MAX };
+            let of_ns = |ns: f64| (ns * 1e-9 * ticks_per_second) as u64;
+            view.header().polls_apart_ticks_max.store(of_ns(apart_ns), Relaxed);
+            view.header().polls_idle_ticks_max.store(of_ns(POLLS_IDLE_NS_MAX), Relaxed);
             let prices = Prices::of(member, ticks_per_second, calls);
             let calls_are_counted = |function: u32| self.has_calls_max(function, calls);
             for function in 0..self.selection.functions.len() as u32 {
@@ -323,7 +332,7 @@ impl Team {
             let hits = view
                 .slots()
                 .map(|slot| slot.stat(u64::from(function)))
-                .map(|stat| stat.calls.load(Relaxed) + stat.nested.load(Relaxed));
+                .map(trimtab_stub::layout::FunctionStat::charged);
             let hits = hits.sum::<u64>();
             let probe = &self.selection.probes[function as usize];
             let share = hits as f64 * prices.pair_ns(probe) * 1e-9 / seconds;

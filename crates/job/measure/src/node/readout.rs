@@ -237,7 +237,7 @@ impl Reader<'_> {
             probe_ns: self.probe_ns(),
             inline_hits: view.slots().map(|slot| self.inline_hits(&slot)).sum(),
             inline_ns: cost_of_inline_pair_ns(self.ticks_per_second),
-            probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
+            probe_hits: view.slots().map(|slot| self.probe_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
             untimed: [
@@ -380,6 +380,18 @@ impl Reader<'_> {
         }
     }
 
+    /// Probes passed while recording. Of a call that polled on and had work to do, or waited for nothing, both count as one: they
+    /// take half as long.
+    fn probe_hits(&self, slot: &SlotView<'_>) -> u64 {
+        let functions = 0..self.team.selection.functions.len() as u64;
+        let polled = functions.map(|function| {
+            let stat = slot.stat(function);
+            stat.polled_work.load(Relaxed) + stat.polled_vainly.load(Relaxed)
+        });
+        let polled: u64 = polled.sum();
+        slot.slot.hits.load(Relaxed) + self.inline_hits(slot) + polled
+    }
+
     /// Probes passed without our routine noticing: entries and exits of functions the user named.
     fn inline_hits(&self, slot: &SlotView<'_>) -> u64 {
         let simple = self.member.prepared.probes().filter(|probe| probe.is_simple() && self.details_max() == 0);
@@ -476,6 +488,7 @@ impl Reader<'_> {
                 let stat = slot.stat(index as u64);
                 sample.calls += stat.calls.load(Relaxed);
                 sample.nested += stat.nested.load(Relaxed);
+                sample.polled_on += stat.polled_on.load(Relaxed);
                 sample.ticks += stat.ticks.load(Relaxed);
                 sample.bytes += stat.bytes.load(Relaxed);
                 sample.unknown_bytes += stat.unknown_bytes.load(Relaxed);

@@ -442,6 +442,16 @@ fn does_poll(function: &MpiFunction) -> bool {
     matches!(function.class, Class::Test | Class::Probe)
 }
 
+/// The argument by which a function that polls says if something has come.
+fn argument_of_came(function: &MpiFunction) -> u8 {
+    match function.name {
+        "MPI_Test" | "MPI_Request_get_status" => 1,
+        "MPI_Testall" | "MPI_Testsome" => 2,
+        "MPI_Testany" | "MPI_Iprobe" | "MPI_Improbe" => 3,
+        _ => ABSENT,
+    }
+}
+
 /// Its part in the life of requests, as far as the in-target routine follows it.
 fn part_of_requests(function: &MpiFunction) -> u8 {
     let accounting = &function.accounting;
@@ -449,6 +459,8 @@ fn part_of_requests(function: &MpiFunction) -> u8 {
         Class::Wait if accounting.count == ABSENT => requests::COMPLETES_ONE,
         Class::Wait if function.name == "MPI_Waitall" => requests::COMPLETES_ALL,
         Class::Wait if matches!(function.name, "MPI_Waitany" | "MPI_Waitsome") => requests::COMPLETES_ANY,
+        // Others of the class only look: handles stay.
+        Class::Test if accounting.request != ABSENT && function.name.starts_with("MPI_Test") => requests::COMPLETES_ANY,
         _ if function.is_nonblocking() => requests::POSTS,
         _ => requests::NONE,
     }
@@ -477,6 +489,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         flags,
         kind: probe_kind(accounting),
         polls: u8::from(does_poll(function)),
+        came: argument_of_came(function),
         requests: part_of_requests(function),
         large_count: u8::from(accounting.large_count),
         buffer: accounting.buffer,

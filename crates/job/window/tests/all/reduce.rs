@@ -110,6 +110,7 @@ impl Shape {
             first_ticks: first_ticks + 5 + r,
             last_ticks: last.ticks.saturating_sub(9),
             unknown_bytes: 0,
+            polled_on: 0,
         };
         let comm_ticks = last.comm_ticks - marks[0].comm_ticks;
         RankSample {

@@ -67,6 +67,7 @@ fn rank(rank: u32, comm_ticks: u64) -> RankSample {
             first_ticks: 5_010_000,
             last_ticks: 5_900_000 + u64::from(rank),
             unknown_bytes: 0,
+            polled_on: 0,
         }],
         comm_ticks: ITERATIONS * comm_ticks,
         usage: Some(Usage { cpu_user_s: 0.9, cpu_system_s: 0.1, minor_faults: 4, ..Usage::default() }),

@@ -73,6 +73,7 @@ fn function(name: &str, group: FunctionGroup, time_s: f64, (ranks, rank, longest
         group,
         calls: Some(ITERATIONS * u64::from(ranks)),
         nested_calls: Some(0),
+        polling_calls: None,
         time_s: Some(time_s * count),
         time_missing: None,
         taken_out_after_s: None,

@@ -68,7 +68,7 @@ pub(super) fn functions(report: &Report) -> String {
     let arguments = report.functions.iter().any(|function| function.argument_sum.is_some());
     let titles: Vec<&str> = titles.into_iter().chain(arguments.then_some("argument sum")).collect();
     let rows = report.functions.iter().map(|function| function_row(report, function, arguments));
-    let notes = [words::taken_out(report), words::shares_of_threads(report).map(str::to_owned)];
+    let notes = [words::taken_out(report), words::shares_of_threads(report).map(str::to_owned), words::polling(report)];
     let notes = notes.into_iter().flatten().map(|note| format!("<p>{}</p>\n", super::text(&note)));
     table(&titles, rows) + &notes.collect::<String>()
 }

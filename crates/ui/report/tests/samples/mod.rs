@@ -356,7 +356,7 @@ pub fn everything() -> Report {
 /// A function's optional values.
 fn fill(function: &mut FunctionTotal) {
     (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
-    function.argument_sum = Some(-5);
+    (function.argument_sum, function.polling_calls) = (Some(-5), Some(7));
     function.sizes.get_or_insert_default().push(SizeClass {
         from_bytes: Some(1),
         to_bytes: Some(1),
@@ -857,6 +857,7 @@ fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> F
         group: FunctionGroup::Comm,
         calls: Some(calls),
         nested_calls: Some(u64::from(name == "MPI_Allreduce") * 4),
+        polling_calls: None,
         time_s: Some(time_s),
         time_missing: None,
         taken_out_after_s: None,
