@@ -267,6 +267,9 @@ pub struct LikelyProgress {
     /// The most; `None`: it is the same.
     #[serde(default)]
     pub remaining_upper: Option<u64>,
+    /// The most that may come, where the loop may be left before; `None`: not known, or `remaining` says it.
+    #[serde(default)]
+    pub remaining_at_most: Option<u64>,
 }
 
 /// A loop of the program.

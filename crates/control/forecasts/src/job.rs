@@ -246,12 +246,14 @@ pub struct LikelyAnswer {
     pub remaining_lower: Option<u64>,
     /// The most; null: the same.
     pub remaining_upper: Option<u64>,
+    /// The most that may come, where the loop may be left before; null: not known, or remaining says it.
+    pub remaining_at_most: Option<u64>,
 }
 
 impl LikelyAnswer {
     fn of(likely: LikelyProgress) -> LikelyAnswer {
-        let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper } = likely;
-        LikelyAnswer { done, remaining, total, remaining_lower, remaining_upper }
+        let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper, remaining_at_most } = likely;
+        LikelyAnswer { done, remaining, total, remaining_lower, remaining_upper, remaining_at_most }
     }
 }
 

@@ -93,7 +93,9 @@ fn range(report: &Report) -> Option<(u64, u64)> {
 
 fn remaining(report: &Report) -> Remaining {
     let progress = way(report);
-    let at_most = progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done));
+    let likely_most = progress.likely.and_then(|likely| likely.remaining_at_most);
+    let at_most =
+        progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done)).or(likely_most);
     match (progress.remaining, range(report), at_most) {
         _ if !report.window.valid => Remaining::Unknown,
         (Some(expected), Some((least, most)), _) => Remaining::Between { expected, least, most },

@@ -392,6 +392,8 @@ pub struct SeenEnd {
     pub least: i64,
     /// The latest.
     pub most: i64,
+    /// The loop may be left before, in a way of which nothing is known: only the latest is told.
+    pub is_at_most: bool,
 }
 
 impl SeenEnd {
@@ -402,6 +404,7 @@ impl SeenEnd {
             expected: self.expected.min(other.expected),
             least: self.least.min(other.least),
             most: self.most.max(other.most),
+            is_at_most: self.is_at_most || other.is_at_most,
         }
     }
 }

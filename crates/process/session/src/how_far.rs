@@ -168,20 +168,20 @@ impl LoopWatch {
         said(how_far, first, latest)
     }
 
-    /// Passes left after the last look, if all ways out of the loop were looked at.
+    /// Passes left after the last look, at most if not all ways out of the loop were looked at.
     fn seen(&self, looks: &TestLooks) -> Option<(u64, PassesLeft)> {
-        let last = looks.looks.last().filter(|_| self.is_looked_at())?;
-        Some((last.pass, passes_left(&looks.looks)?))
+        let (last, tests) = looks.looks.last().zip(self.tests.as_ref())?;
+        Some((last.pass, passes_left(&looks.looks, tests.has_others())?))
     }
 
     /// True if looks at the loop's tests may tell more than its counter.
     pub fn is_looked_at(&self) -> bool {
-        self.tests.as_ref().is_some_and(|tests| !tests.has_others())
+        self.tests.is_some()
     }
 
     /// Looks at the loop's tests now, from outside of the process, if that may tell more than its counter.
     pub fn look(&self, header: &Header, memory: Option<&Memory>, looks: &mut TestLooks) {
-        let Some(tests) = self.tests.as_ref().filter(|_| self.is_looked_at()) else { return };
+        let Some(tests) = &self.tests else { return };
         let Some((pass, words)) = latest(header) else { return };
         let numbers = tests.registers();
         let register = |number: u8| numbers.iter().position(|known| *known == number).map(|at| words[NOTED_FIRST + at]);

@@ -4,7 +4,8 @@
 //! time. A clock whose steps change is believed only beside a counter, if its pace is the same in both halves of the looks and
 //! about what it was on average since it began; then the passes to come are a range. Steps of hydrodynamics that grow all the
 //! time are none of these: of LULESH at half of its run they say 40% too much. A number that shrinks towards its bound is no
-//! clock either: a residual may do so ever more slowly.
+//! clock either: a residual may do so ever more slowly. Where only some of a loop's tests tell an end it is the latest one: the
+//! loop may be left before by the others.
 //!
 //! Next: `exit_tests`, which finds what is looked at.
 
@@ -28,6 +29,8 @@ pub struct PassesLeft {
     pub least: u64,
     /// The most.
     pub most: u64,
+    /// The loop may be left before, in a way of which nothing can be said: only the most is told.
+    pub is_at_most: bool,
 }
 
 /// Looks without which nothing is said of a number with a fraction,
@@ -46,16 +49,13 @@ const CLOCK_PART: f64 = 0.1;
 /// Passes of which nobody would say a number.
 const PASSES_MAX: f64 = 1e15;
 
-/// The passes that are left. `None`: there is a test of which nothing can be said.
-pub fn passes_left(looks: &[Look]) -> Option<PassesLeft> {
-    let tests = (0..looks.first()?.sides.len()).map(|test| seen_of(looks, test)).collect::<Option<Vec<Seen>>>()?;
-    let counter = tests.iter().find_map(counted);
-    let mut least: Option<PassesLeft> = None;
-    for seen in &tests {
-        let left = approach(seen, counter.as_deref())?;
-        least = Some(least.map_or(left, |least| least.min(left)));
-    }
-    least
+/// The passes that are left by the first test that tells its end. `None`: none does.
+pub fn passes_left(looks: &[Look], has_other_ways_out: bool) -> Option<PassesLeft> {
+    let tests: Vec<Option<Seen>> = (0..looks.first()?.sides.len()).map(|test| seen_of(looks, test)).collect();
+    let counter = tests.iter().flatten().find_map(counted);
+    let left: Vec<Option<PassesLeft>> = tests.iter().map(|seen| approach(seen.as_ref()?, counter.as_deref())).collect();
+    let first = left.iter().flatten().copied().reduce(PassesLeft::min)?;
+    Some(PassesLeft { is_at_most: has_other_ways_out || left.iter().any(Option::is_none), ..first })
 }
 
 /// Both sides of one test, by pass.
@@ -75,6 +75,7 @@ impl PassesLeft {
             expected: self.expected.min(other.expected),
             least: self.least.min(other.least),
             most: self.most.min(other.most),
+            is_at_most: self.is_at_most || other.is_at_most,
         }
     }
 }
@@ -209,7 +210,8 @@ fn changing_pace(seen: &Seen, counter: &[f64], mean: f64) -> Option<Pace> {
 fn left(way: f64, (expected, slowest, fastest): Pace) -> Option<PassesLeft> {
     let passes = |pace: f64| Some((way / pace).ceil()).filter(|passes| (0.0..PASSES_MAX).contains(passes));
     let (expected, least, most) = (passes(expected)?, passes(fastest)?, passes(slowest)?);
-    Some(PassesLeft { expected: expected as u64, least: (least as u64).saturating_sub(1), most: most as u64 + 1 })
+    let least = (least as u64).saturating_sub(1);
+    Some(PassesLeft { expected: expected as u64, least, most: most as u64 + 1, is_at_most: false })
 }
 
 #[cfg(test)]
@@ -225,7 +227,7 @@ mod tests {
     }
 
     fn expected(all: &[(u64, f64)], bound: f64, is_whole: bool) -> Option<u64> {
-        passes_left(&looks(all, bound, is_whole)).map(|left| left.expected)
+        passes_left(&looks(all, bound, is_whole), false).map(|left| left.expected)
     }
 
     #[test]
@@ -249,7 +251,7 @@ mod tests {
         let mut all = looks(&passes.iter().map(at).collect::<Vec<(u64, f64)>>(), clock[clock.len() - 1], false);
         let counter = passes.iter().map(|pass| (*pass, *pass as f64)).collect::<Vec<(u64, f64)>>();
         all.iter_mut().zip(looks(&counter, 1e6, true)).for_each(|(one, other)| one.sides.extend(other.sides));
-        passes_left(&all)
+        passes_left(&all, false).filter(|left| !left.is_at_most)
     }
 
     #[test]
@@ -292,7 +294,7 @@ mod tests {
         let shrinking: Vec<(u64, f64)> = (0..20).map(|pass| (pass, 0.99_f64.powi(pass as i32))).collect();
         let mut all = looks(&shrinking, 1e-6, false);
         all.iter_mut().flat_map(|look| &mut look.sides).flatten().for_each(|sides| sides.goes_on = GoesOn::Above);
-        assert_eq!(passes_left(&all), None);
+        assert_eq!(passes_left(&all, false), None);
     }
 
     #[test]
@@ -300,14 +302,16 @@ mod tests {
         let (mut one, other) =
             (looks(&[(1, 1.0), (2, 2.0), (4, 4.0)], 100.0, true), looks(&[(1, 1.0), (2, 2.0), (4, 4.0)], 50.0, true));
         one.iter_mut().zip(&other).for_each(|(one, other)| one.sides.extend(other.sides.clone()));
-        assert_eq!(passes_left(&one).map(|left| left.expected), Some(46));
+        let told = |looks: &[Look], has_others| passes_left(looks, has_others).map(|left| (left.most, left.is_at_most));
+        assert_eq!(passes_left(&one, false).map(|left| left.expected), Some(46));
+        assert_eq!((told(&one, false), told(&one, true)), (Some((47, false)), Some((47, true))));
         // A flag may be set in any pass.
         let flag = Sides { left: 0.0, right: 0.0, goes_on: GoesOn::Equal, is_whole: true };
         let with_flag = |look: &Look| Look { sides: [look.sides.clone(), vec![Some(flag)]].concat(), ..look.clone() };
-        assert_eq!(passes_left(&one.iter().map(with_flag).collect::<Vec<Look>>()), None);
+        assert_eq!(told(&one.iter().map(with_flag).collect::<Vec<Look>>(), false), Some((47, true)));
         // Of one that can't be read nothing is known.
         one[1].sides[1] = None;
-        assert_eq!(passes_left(&one), None);
-        assert_eq!(passes_left(&[]), None);
+        assert_eq!(told(&one, false), Some((97, true)));
+        assert_eq!(passes_left(&[], false), None);
     }
 }

@@ -210,21 +210,27 @@ pub fn exit_tests(
     let mut returns_twice = flow.calls.iter().filter_map(|call| call.target);
     let has_others = !flow.is_complete || returns_twice.any(|target| surroundings.returns_twice(target));
     let mut all = ExitTests { tests: Vec::new(), has_others };
+    // Compilers may put the same test at several places.
+    let mut tests: Vec<(ExitTest, Vec<usize>)> = Vec::new();
     for exit in exits {
-        match search.test_of(exit) {
-            Found::Test(test) => all.add(test),
-            Found::Never => {}
-            Found::Other => all.has_others = true,
+        match (search.test_of(exit), flow.block_at(exit.from)) {
+            (Found::Test(test), Some(block)) => match tests.iter_mut().find(|(known, _)| *known == test) {
+                Some((_, blocks)) => blocks.push(block),
+                None => tests.push((test, vec![block])),
+            },
+            (Found::Never, _) => {}
+            _ => all.has_others = true,
         }
+    }
+    for (test, blocks) in tests {
+        // One that only some passes come to is no end when its sides have met, but later.
+        if search.are_in_each_pass(&blocks) { all.add(test) } else { all.has_others = true }
     }
     (!all.tests.is_empty()).then_some(all)
 }
 
 impl ExitTests {
     fn add(&mut self, test: ExitTest) {
-        if self.tests.contains(&test) {
-            return;
-        }
         self.tests.push(test);
         if self.registers().len() > NOTED_MAX {
             self.tests.pop();
@@ -252,6 +258,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// True if no pass of the loop goes round without coming through one of these blocks.
+    fn are_in_each_pass(&self, blocks: &[usize]) -> bool {
+        self.found.latches.iter().all(|latch| {
+            let latch = self.flow.block_at(latch.from);
+            latch.is_some_and(|latch| blocks.iter().any(|block| self.flow.dominates(*block, latch)))
+        })
+    }
+
     fn test_of(&self, exit: &Edge) -> Found {
         self.budget.set(FOLLOWED_MAX);
         self.test(exit).unwrap_or(Found::Other)

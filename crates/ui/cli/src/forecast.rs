@@ -234,6 +234,12 @@ fn page(made: &JobMade) -> String {
 fn likely_way(made: &JobMade) -> Option<String> {
     let likely = made.likely()?;
     let range = likely.remaining_lower.zip(likely.remaining_upper);
+    if let Some(most) = likely.remaining_at_most {
+        return Some(match likely.done {
+            Some(done) => format!("probably {done} iterations done, at most {most} to come"),
+            None => format!("probably at most {most} iterations to come"),
+        });
+    }
     match (likely.done.zip(likely.total), likely.remaining, range) {
         (Some((done, total)), ..) => Some(format!("probably {done} of {total} iterations done")),
         (None, Some(left), Some((lower, upper))) => {

@@ -192,7 +192,10 @@ fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (boo
         check_likely(name, &progress, (all.saturating_sub(most + 1), all + 1 - least.min(all)));
     }
     if let Some(is_seen) = form.is_seen {
-        assert_eq!(progress.likely.is_some(), is_seen, "{name}: {progress:?}");
+        let likely = progress.likely.unwrap_or_default();
+        assert_eq!(likely.remaining.is_some(), is_seen, "{name}: {progress:?}");
+        // Each has a bound beside what does not tell when it is left.
+        assert!(is_seen || total_at_most.or(likely.remaining_at_most).is_some(), "{name}: {progress:?}");
     }
     println!("{name}: {progress:?}");
     let is_claimed = done.is_some() && (total.is_some() || form.has_second_exit);
@@ -201,6 +204,11 @@ fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (boo
 
 /// The range of likely steps to come meets that of the steps which came, give or take the one that a look may be late.
 fn check_likely(name: &str, progress: &LoopProgress, (least, most): (u64, u64)) {
+    let at_most = progress.likely.and_then(|likely| likely.remaining_at_most);
+    assert!(
+        at_most.is_none_or(|at_most| at_most + 1 >= least),
+        "{name}: {least} to {most} steps came, said {progress:?}"
+    );
     let Some((likely, left)) = progress.likely.and_then(|likely| Some((likely, likely.remaining?))) else { return };
     let (lower, upper) = (likely.remaining_lower.unwrap_or(left), likely.remaining_upper.unwrap_or(left));
     assert!(lower <= left && left <= upper, "{name}: {progress:?}");

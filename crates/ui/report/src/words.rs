@@ -102,7 +102,12 @@ fn how_far(progress: &LoopProgress) -> String {
 }
 
 fn likely_way(likely: LikelyProgress) -> String {
-    let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper } = likely;
+    let LikelyProgress { done, remaining, total, remaining_lower, remaining_upper, remaining_at_most } = likely;
+    if let (None, Some(most)) = (remaining, remaining_at_most) {
+        let done = done.map_or_else(String::new, |done| format!("{} iterations done, ", count(done)));
+        let noun = if done.is_empty() { " iterations" } else { "" };
+        return format!("probably {done}at most {}{noun} to come", count(most));
+    }
     if let (Some(remaining), Some((lower, upper))) = (remaining, remaining_lower.zip(remaining_upper)) {
         return format!("probably {} iterations to come, {} to {}", count(remaining), count(lower), count(upper));
     }

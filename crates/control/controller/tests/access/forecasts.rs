@@ -145,6 +145,7 @@ fn iterations_that_other_code_may_change_claim_no_end() {
         total: known.total,
         remaining_lower: Some(600),
         remaining_upper: Some(1000),
+        remaining_at_most: None,
     });
     report.window.progress = Some(LoopProgress { likely, ..LoopProgress::default() });
     let job = site.keeps(7, "ring", report);
@@ -155,6 +156,7 @@ fn iterations_that_other_code_may_change_claim_no_end() {
     let mut expected = json!({ "done": known.done, "remaining": known.remaining, "total": known.total });
     expected["remaining_lower"] = json!(600);
     expected["remaining_upper"] = json!(1000);
+    expected["remaining_at_most"] = json!(null);
     assert_eq!(found["likely"], expected, "{found}");
     let end = |field: &str| number(&found["likely_end"][field]);
     assert!(end("lower_s") < 600.0 && end("upper_s") > 980.0, "{found}");

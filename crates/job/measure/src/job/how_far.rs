@@ -48,8 +48,8 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
     let between = |from: Option<i64>, to: Option<i64>| u64::try_from(to?.checked_sub(from?)?).ok();
     let (done, all) = (between(first, Some(now)), between(first, end));
     let seen = seen.and_then(|seen| by_looks(seen, now));
+    let remaining = between(Some(now), end);
     if !is_sure {
-        let remaining = between(Some(now), end);
         let counted = LikelyProgress { done, remaining, total: all, ..LikelyProgress::default() };
         return likely(counted, may_end_before, seen);
     }
@@ -63,47 +63,71 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
     } else if may_end_before {
         said.push("the loop may be left before, in another way or half way through a pass".to_owned());
     }
-    let remaining = certain(between(Some(now), end));
-    let likely = seen.filter(|_| remaining.is_none());
-    if likely.is_some() {
+    let likely = match (certain(remaining), seen.filter(|seen| seen.remaining.is_some())) {
+        (Some(_), _) => None,
+        (None, Some(seen)) => Some(seen),
+        // `total_at_most` says it for sure.
+        (None, None) if all.is_some() => None,
+        (None, None) => at_most(None, remaining, seen),
+    };
+    if likely.is_some() && seen.is_some() {
         said.push(BY_LOOKS.to_owned());
     }
-    LoopProgress { done, remaining, total: certain(all), total_at_most: all, likely, explanation: said.join("; ") }
+    let (remaining, total) = (certain(remaining), certain(all));
+    LoopProgress { done, remaining, total, total_at_most: all, likely, explanation: said.join("; ") }
 }
 
 /// How iterations to come are known from looks at a loop's tests.
 const BY_LOOKS: &str = "by looks at the values that its tests compare, which other code may change";
+/// The same where only the most of them is.
+const MAY_END_BEFORE: &str = "the loop may be left before, in another way";
 
 /// Iterations to come by looks at the loop's tests. `None`: it should have ended.
 fn by_looks(seen: SeenEnd, now: i64) -> Option<LikelyProgress> {
     let left = |end: i64| u64::try_from(end.checked_sub(now)?).ok();
+    if seen.is_at_most {
+        return at_most(None, left(seen.most), None);
+    }
     let (least, most) = (left(seen.least.max(now))?, left(seen.most)?);
     let remaining = left(seen.expected)?;
     let range = (least < remaining || most > remaining).then_some((least, most));
     Some(LikelyProgress {
-        done: None,
         remaining: Some(remaining),
-        total: None,
         remaining_lower: range.map(|range| range.0),
         remaining_upper: range.map(|range| range.1),
+        ..LikelyProgress::default()
     })
 }
 
+/// No more than the smaller of two numbers of iterations to come. `None`: neither is known.
+fn at_most(done: Option<u64>, most: Option<u64>, seen: Option<LikelyProgress>) -> Option<LikelyProgress> {
+    let seen = seen.and_then(|seen| seen.remaining_at_most);
+    let most = most.into_iter().chain(seen).min()?;
+    Some(LikelyProgress { done, remaining_at_most: Some(most), ..LikelyProgress::default() })
+}
+
 /// Nothing for sure, and what comes if nobody but the loop writes to its counter and bound, or else by looks at its tests.
-fn likely(found: LikelyProgress, may_end_before: bool, seen: Option<LikelyProgress>) -> LoopProgress {
-    let explanation = match seen {
-        _ if !may_end_before && found.remaining.is_some() => {
-            let explanation = "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
-            return LoopProgress {
-                likely: Some(found),
-                explanation: explanation.to_owned(),
-                ..LoopProgress::default()
-            };
-        }
-        Some(_) => BY_LOOKS,
-        None => "its counter or its bound is a variable that other code may change",
+fn likely(counted: LikelyProgress, may_end_before: bool, seen: Option<LikelyProgress>) -> LoopProgress {
+    let told = |likely: LikelyProgress, explanation: String| LoopProgress {
+        likely: Some(likely),
+        explanation,
+        ..LoopProgress::default()
     };
-    LoopProgress { likely: seen, explanation: explanation.to_owned(), ..LoopProgress::default() }
+    if !may_end_before && counted.remaining.is_some() {
+        let explanation =
+            "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
+        return told(counted, explanation.to_owned());
+    }
+    if let Some(seen) = seen.filter(|seen| seen.remaining.is_some()) {
+        return told(seen, BY_LOOKS.to_owned());
+    }
+    match at_most(counted.done, counted.remaining, seen) {
+        Some(most) => told(most, format!("{BY_LOOKS}; {MAY_END_BEFORE}")),
+        None => LoopProgress {
+            explanation: "its counter or its bound is a variable that other code may change".to_owned(),
+            ..LoopProgress::default()
+        },
+    }
 }
 
 #[cfg(test)]
@@ -141,12 +165,13 @@ mod tests {
                 ..LikelyProgress::default()
             })
         );
-        assert_eq!(progress_at(of(true), 140).likely, None);
+        let most = LikelyProgress { done: Some(40), remaining_at_most: Some(160), ..LikelyProgress::default() };
+        assert_eq!(progress_at(of(true), 140).likely, Some(most), "it may be left before");
     }
 
     #[test]
     fn looks_tell_where_the_code_does_not() {
-        let seen = Some(SeenEnd { expected: 300, least: 290, most: 320 });
+        let seen = Some(SeenEnd { expected: 300, least: 290, most: 320, is_at_most: false });
         let told = Some(LikelyProgress {
             remaining: Some(160),
             remaining_lower: Some(150),
@@ -163,9 +188,31 @@ mod tests {
         assert_eq!((done, remaining, total, total_at_most, likely), (None, None, None, None, told));
         // A loop that should have ended.
         assert_eq!(progress_at(nothing_else, 310).likely, None);
-        let other = LoopEnds { seen: Some(SeenEnd { expected: 301, least: 280, most: 310 }), ..nothing_else };
+        let other = LoopEnds {
+            seen: Some(SeenEnd { expected: 301, least: 280, most: 310, is_at_most: false }),
+            ..nothing_else
+        };
         let both = LoopEnds::agreed([Ok(nothing_else), Ok(other)].into_iter()).map(|ends| ends.seen);
-        assert_eq!(both, Ok(Some(SeenEnd { expected: 300, least: 280, most: 320 })));
+        assert_eq!(both, Ok(Some(SeenEnd { expected: 300, least: 280, most: 320, is_at_most: false })));
+    }
+
+    #[test]
+    fn of_a_loop_that_may_be_left_before_the_most_is_told() {
+        let seen = Some(SeenEnd { expected: 300, least: 299, most: 301, is_at_most: true });
+        let most = |most| Some(LikelyProgress { remaining_at_most: Some(most), ..LikelyProgress::default() });
+        let by_looks_alone = LoopEnds { is_sure: false, seen, ..ends(None, None, true) };
+        let told = progress_at(by_looks_alone, 140);
+        assert_eq!((told.likely, told.remaining, told.total_at_most), (most(161), None, None));
+        assert!(told.explanation.ends_with(MAY_END_BEFORE), "{told:?}");
+        assert_eq!(progress_at(by_looks_alone, 310).likely, None, "it should have ended");
+        // By a counter that is sure but for where it began.
+        let LoopProgress { likely, explanation, .. } = progress_at(ends(None, Some(300), true), 140);
+        assert_eq!((likely, explanation.contains("looks")), (most(160), false));
+        assert_eq!(progress_at(LoopEnds { seen, ..ends(Some(100), Some(400), true) }, 140).likely, None);
+        // One of two nodes tells only the most.
+        let whole = LoopEnds { seen: seen.map(|seen| SeenEnd { is_at_most: false, ..seen }), ..by_looks_alone };
+        let both = LoopEnds::agreed([Ok(whole), Ok(by_looks_alone)].into_iter());
+        assert!(both.is_ok_and(|ends| ends.seen.is_some_and(|seen| seen.is_at_most)));
     }
 
     #[test]

@@ -133,7 +133,8 @@ fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {
     let end = remaining.and_then(|remaining| now.checked_add_unsigned(remaining));
     let seen = seen.and_then(|(pass, left)| {
         let end = |left: u64| count_of(pass).checked_add_unsigned(left);
-        Some(SeenEnd { expected: end(left.expected)?, least: end(left.least)?, most: end(left.most)? })
+        let (expected, least, most) = (end(left.expected)?, end(left.least)?, end(left.most)?);
+        Some(SeenEnd { expected, least, most, is_at_most: left.is_at_most })
     });
     LoopEnds { first, end, may_end_before, is_sure, seen }
 }

@@ -63,6 +63,9 @@ PLAIN(do_down) { int i = n; do { step(i); } while (--i > 0); }
 PLAIN(do_until) { int i = 0; bool done = false; do { step(i); i++; done = i >= n; } while (!done); }
 static volatile double clock_end;
 PLAIN(clock_alone) { clock_end = n; for (double t = 0; t <= clock_end; t += 0.25) field[(int)t & 31] += t; }
+EXITS(clock_now_and_then) { static volatile double t; t = 0; clock_end = n; for (int i = 0;; i++) { step(i); t += 1; if (i % 8 == 7 && t >= clock_end) break; } }
+EXITS(count_now_and_then) { static volatile int seen; seen = 0; for (int i = 0;; i++) { step(i); seen++; if (i % 16 == 15 && seen >= n) break; } }
+EXITS(count_now_and_then_at_most) { static volatile int seen; seen = 0; for (int i = 0; i < 2 * n; i++) { step(i); seen++; if (i % 16 == 15 && seen >= n) break; } }
 PLAIN(flag_loop) { int i = 0, go = n > 0; while (go) { step(i); i++; go = i < n; } }
 EXITS(converge) { int it = 0; while (residual() > 1e-6 && it < n) { step(it); it++; } }
 EXITS(converge_other) { int it = 0; while (it < n && residual() > 1e-6) { step(it); it++; } }

@@ -338,6 +338,7 @@ pub fn everything() -> Report {
             total: Some(10_000),
             remaining_lower: Some(9_000),
             remaining_upper: Some(11_000),
+            remaining_at_most: Some(11_000),
         }),
         explanation: "by its counter, which moved by one step in each pass".into(),
     });
