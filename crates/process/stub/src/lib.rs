@@ -14,6 +14,7 @@ pub mod layout;
 mod limits;
 mod links;
 mod paths;
+mod polls;
 mod requests;
 mod resolve;
 mod sums;

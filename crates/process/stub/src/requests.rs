@@ -9,7 +9,7 @@
 //!
 //! Next: `target` calls these; `trimtab-window` finds a message's end by them.
 
-use crate::context::{Context, at, handle_in};
+use crate::context::{Arguments, Context, at, handle_in};
 use crate::layout::*;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,6 +35,13 @@ fn posted<'a>(slot: &Slot, handle: u64) -> &'a PostedRequest {
         way += 1;
     }
     oldest
+}
+
+/// Where the requests are that a call may complete, and how many.
+#[inline(always)]
+pub(crate) fn asked(probe: &Probe, arguments: Arguments) -> (u64, i64) {
+    let count = if probe.count == ABSENT { 1 } else { i64::from(arguments.get(probe.count) as i32) };
+    (arguments.get(probe.request), count)
 }
 
 /// True of a handle that all requests share which were over when their call returned, as short sends are: none of them is waited for.

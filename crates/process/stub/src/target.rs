@@ -13,7 +13,7 @@
 
 use crate::context::{Arguments, Context, add, at, clipped, thread_pointer, word};
 use crate::layout::*;
-use crate::{limits, links, paths, sums, teams};
+use crate::{limits, links, paths, polls, sums, teams};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -371,7 +371,7 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
         if probe.group == USER_GROUP || probe.group == OMP_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
     let frame = context.frame(depth);
     set_frame(frame, stack, site, number);
-    let polled = if counts { polled_before(context, probe, now) } else { 0 };
+    let polled = if counts { polls::polled_before(context, probe, now) } else { 0 };
     let polls_on = u64::from(polled != 0) * outermost::POLLS_ON;
     let bits = (u64::from(outermost) * outermost::GROUP) | (u64::from(counts) * outermost::FUNCTION) | polls_on;
     frame.outermost.store(bits, Relaxed);
@@ -396,7 +396,7 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
             place_in_ring(context, number, probe, frame, arguments, polled != 0);
         }
         if probe.polls != 0 {
-            keep_poll(context, probe, frame, arguments);
+            polls::keep_poll(context, probe, frame, arguments);
         }
         if probe.requests == requests::POSTS {
             frame.kept[0].store(arguments.get(probe.request), Relaxed);
@@ -432,46 +432,6 @@ fn set_frame(frame: &Frame, stack: u64, site: u64, number: u64) {
     frame.path_sum.store(0, Relaxed);
 }
 
-/// Keeps of a call that polls in which pass of the marker it is, and where it will say if something has come.
-#[inline(always)]
-fn keep_poll(context: Context, probe: &Probe, frame: &Frame, arguments: Arguments) {
-    frame.kept[0].store(context.header().passes.load(Relaxed), Relaxed);
-    frame.kept[1].store(if probe.came == ABSENT { 0 } else { arguments.get(probe.came) }, Relaxed);
-}
-
-/// When the call before returned, if both only poll and this one follows it at once; 0: it does not.
-///
-/// A program that waits so calls as often as it can: its probes make the calls fewer and the wait no longer. All that time is one
-/// wait, or what is short between two calls would count as computation, and the probes as a cost. An interrupt between two of them
-/// does not end it, as long as that is little of the whole wait.
-#[inline(always)]
-fn polled_before(context: Context, probe: &Probe, now: u64) -> u64 {
-    let (header, slot) = (context.header(), context.slot());
-    let polled = slot.polled_ticks.load(Relaxed);
-    if probe.polls == 0 {
-        slot.polled_ticks.store(0, Relaxed);
-        let vainly = slot.polls_open.load(Relaxed);
-        if vainly != 0 {
-            slot.polls_open.store(0, Relaxed);
-            add(&context.stat(slot.polls_function.load(Relaxed)).polled_vainly, vainly);
-        }
-        return 0;
-    }
-    let (apart, apart_max) = (now.wrapping_sub(polled), header.polls_apart_ticks_max.load(Relaxed));
-    if apart <= apart_max {
-        return polled;
-    }
-    let all_apart = slot.waits_apart_ticks.load(Relaxed).saturating_add(apart);
-    let waited = now.wrapping_sub(slot.waits_since_ticks.load(Relaxed));
-    if polled != 0 && apart_max != 0 && all_apart <= waited / WAIT_TO_APART_MIN {
-        slot.waits_apart_ticks.store(all_apart, Relaxed);
-        return polled;
-    }
-    slot.waits_since_ticks.store(now, Relaxed);
-    slot.waits_apart_ticks.store(0, Relaxed);
-    0
-}
-
 /// Opens a call that polls on as the one before it was open, whose frame is still there; false: it is another one.
 #[inline(always)]
 fn polls_on(context: Context, number: u64, probe: &Probe, arguments: Arguments, now: u64) -> bool {
@@ -488,7 +448,7 @@ fn polls_on(context: Context, number: u64, probe: &Probe, arguments: Arguments, 
         && frame.site.load(Relaxed) == arguments.return_address()
         && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0
         && frame.kept[0].load(Relaxed) == header.passes.load(Relaxed);
-    let polled = if is_same { polled_before(context, probe, now) } else { 0 };
+    let polled = if is_same { polls::polled_before(context, probe, now) } else { 0 };
     if polled == 0 {
         return false;
     }
@@ -502,10 +462,10 @@ fn polls_on(context: Context, number: u64, probe: &Probe, arguments: Arguments, 
     frame.ticks.store(polled, Relaxed);
     slot.polls_since_ticks.store(now, Relaxed);
     record_entry(context, probe, frame, arguments, true, now);
-    keep_poll(context, probe, frame, arguments);
+    polls::keep_poll(context, probe, frame, arguments);
     let ring = frame.ring.load(Relaxed);
     if probe.requests == requests::COMPLETES_ANY && ring != 0 {
-        let (place, count) = asked_requests(probe, arguments);
+        let (place, count) = crate::requests::asked(probe, arguments);
         crate::requests::remember(context.header, context.slot, place, count, ring - 1);
     }
     true
@@ -522,23 +482,6 @@ fn note_overhead(context: Context, from: u64, to: u64) {
         let taken = to.saturating_sub(from);
         if taken <= OVERHEAD_TICKS_MAX { add(&slot.overhead_ticks, taken) } else { add(&slot.interrupted, 1) }
     }
-}
-
-/// The call has returned: when, if it polls, and if something has come.
-#[inline(always)]
-fn note_polled(context: Context, probe: &Probe, frame: &Frame, now: u64) {
-    let slot = context.slot();
-    slot.polled_ticks.store(if probe.polls == 0 { 0 } else { now }, Relaxed);
-    if probe.came != ABSENT && has_come(frame.kept[1].load(Relaxed)) {
-        slot.polls_open.store(0, Relaxed);
-    }
-}
-
-/// True if a call that polled has stored there that something has come.
-#[inline(always)]
-fn has_come(place: u64) -> bool {
-    // SAFETY: the library has just written there, where the program has told it to.
-    place != 0 && unsafe { core::ptr::read_unaligned(place as *const i32) } != 0
 }
 
 #[inline(always)]
@@ -982,7 +925,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     // Behind a jump the request is still to be made.
     if is_seen && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         note_request(context, probe, frame, ring);
-        note_polled(context, probe, frame, now);
+        polls::note_polled(context, probe, frame, now);
     }
     let state = header.state.load(Acquire);
     if state < state::RECORD {
@@ -1040,8 +983,8 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
 #[inline(always)]
 fn place_in_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, polls_on: bool) {
     let site = frame.path.load(Relaxed);
-    let known = if probe.polls == 0 { 0 } else { polled_in_ring(context, number, site, polls_on) };
-    if known == 0 || !goes_on_in_ring(context, probe, frame, arguments, known, polls_on) {
+    let known = if probe.polls == 0 { 0 } else { polls::polled_in_ring(context, number, site, polls_on) };
+    if known == 0 || !polls::goes_on_in_ring(context, probe, frame, arguments, known, polls_on) {
         write_ring(context, number, probe, frame, arguments, site);
     }
 }
@@ -1068,7 +1011,7 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.bytes.store(SIZE_UNKNOWN, Relaxed);
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
     if probe.requests >= requests::COMPLETES_ONE {
-        let (place, count) = asked_requests(probe, arguments);
+        let (place, count) = crate::requests::asked(probe, arguments);
         if probe.requests == requests::COMPLETES_ANY {
             // Until it has returned nobody knows.
             record.strangers.store(u16::MAX, Relaxed);
@@ -1079,68 +1022,6 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     }
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);
-}
-
-/// Where the requests are that a call may complete, and how many.
-#[inline(always)]
-fn asked_requests(probe: &Probe, arguments: Arguments) -> (u64, i64) {
-    let count = if probe.count == ABSENT { 1 } else { i64::from(arguments.get(probe.count) as i32) };
-    (arguments.get(probe.request), count)
-}
-
-/// The ring index, plus one, of the latest call if it is one of this pass of the marker that polls as this one does; u64::MAX: one of
-/// the latest ones is, and those since polled too; 0: none is. While a marker counts, the ring tells its passes apart, and a
-/// function that was called ten thousand times in one would leave no room for others.
-#[inline(always)]
-fn polled_in_ring(context: Context, number: u64, site: u64, polls_on: bool) -> u64 {
-    let (header, slot) = (context.header(), context.slot());
-    let (written, passes) = (slot.ring_written.load(Relaxed), header.passes.load(Relaxed));
-    if header.marker_probe.load(Relaxed) == u32::MAX && !polls_on {
-        return 0;
-    }
-    let mut back = 1;
-    while back <= POLLS_TOGETHER_MAX && back <= written {
-        let record = context.ring_record(written - back);
-        let probe = u64::from(record.probe.load(Relaxed));
-        if record.passes.load(Relaxed) != passes || context.probe(probe).polls == 0 {
-            return 0;
-        }
-        if probe == number && record.site.load(Relaxed) == site {
-            return if back == 1 { written } else { u64::MAX };
-        }
-        back += 1;
-    }
-    0
-}
-
-/// Has a call that polls stand in the ring as the one that is known there, or not at all; false: it gets a place of its own. A wait in
-/// which nothing came gives its place to the next one; one that has ended keeps it.
-#[inline(always)]
-fn goes_on_in_ring(
-    context: Context,
-    probe: &Probe,
-    frame: &Frame,
-    arguments: Arguments,
-    known: u64,
-    same: bool,
-) -> bool {
-    if known == u64::MAX {
-        return true;
-    }
-    let record = context.ring_record(known - 1);
-    let completes = probe.requests == requests::COMPLETES_ANY;
-    if !same {
-        if completes && record.strangers.load(Relaxed) != u16::MAX {
-            return false;
-        }
-        record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
-    }
-    frame.ring.store(known, Relaxed);
-    if completes {
-        let (place, count) = asked_requests(probe, arguments);
-        crate::requests::remember(context.header, context.slot, place, count, known - 1);
-    }
-    true
 }
 
 #[inline(always)]

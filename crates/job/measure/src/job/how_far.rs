@@ -79,7 +79,10 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
 
 /// How iterations to come are known from looks at a loop's tests.
 const BY_LOOKS: &str = "by looks at the values that its tests compare, which other code may change";
-/// The same where only the most of them is.
+/// The same from its counter.
+const BY_COUNTER: &str =
+    "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
+/// Said where only the most of them is known.
 const MAY_END_BEFORE: &str = "the loop may be left before, in another way";
 
 /// Iterations to come by looks at the loop's tests. `None`: it should have ended.
@@ -114,15 +117,16 @@ fn likely(counted: LikelyProgress, may_end_before: bool, seen: Option<LikelyProg
         ..LoopProgress::default()
     };
     if !may_end_before && counted.remaining.is_some() {
-        let explanation =
-            "its counter moved by one step in each pass, but it or its bound is a variable that other code may change";
-        return told(counted, explanation.to_owned());
+        return told(counted, BY_COUNTER.to_owned());
     }
     if let Some(seen) = seen.filter(|seen| seen.remaining.is_some()) {
         return told(seen, BY_LOOKS.to_owned());
     }
     match at_most(counted.done, counted.remaining, seen) {
-        Some(most) => told(most, format!("{BY_LOOKS}; {MAY_END_BEFORE}")),
+        Some(most) => {
+            let how = if seen.is_some() { BY_LOOKS } else { BY_COUNTER };
+            told(most, format!("{how}; {MAY_END_BEFORE}"))
+        }
         None => LoopProgress {
             explanation: "its counter or its bound is a variable that other code may change".to_owned(),
             ..LoopProgress::default()

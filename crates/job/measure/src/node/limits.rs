@@ -18,7 +18,7 @@ use crate::options::Options;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::Prepared;
-use trimtab_stub::layout::{NOBODY, Probe, flag, role, state, stopped_by};
+use trimtab_stub::layout::{FunctionStat, NOBODY, Probe, flag, role, state, stopped_by};
 
 /// Share of a window's time that probes may cost, percent, unless it is asked for: from 2 on reports warn.
 const COST_PERCENT_MAX: f64 = 5.0;
@@ -329,10 +329,7 @@ impl Team {
             !is_gone && self.is_limited(member, *function, calls)
         };
         let cost = |function: u32| {
-            let hits = view
-                .slots()
-                .map(|slot| slot.stat(u64::from(function)))
-                .map(trimtab_stub::layout::FunctionStat::charged);
+            let hits = view.slots().map(|slot| slot.stat(u64::from(function))).map(FunctionStat::charged);
             let hits = hits.sum::<u64>();
             let probe = &self.selection.probes[function as usize];
             let share = hits as f64 * prices.pair_ns(probe) * 1e-9 / seconds;
