@@ -36,6 +36,7 @@ const ALONE: &[(&str, &str)] = &[
     ("trimtab", "tests/corun.rs"),
     ("trimtab", "tests/events.rs"),
     ("trimtab", "tests/first_call.rs"),
+    ("trimtab", "tests/links.rs"),
     ("trimtab", "tests/links_net.rs"),
     ("trimtab", "tests/model.rs"),
     ("trimtab", "tests/numbers.rs"),

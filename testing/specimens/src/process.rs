@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Checks that no thread of `pid` is stopped or traced, and returns how many threads there are.
 ///
@@ -39,11 +40,32 @@ pub fn running(program: &Path) -> Vec<i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_it).collect()
 }
 
-/// True if a process has computed for a tenth of a second: it is past its loader and at work.
+/// True if a process is past its loader and at work: it has computed for a tenth of a second, or its first thread sleeps for
+/// milliseconds at once, which libraries do not while they begin.
 pub fn has_worked(pid: i32) -> bool {
     const USER_TIME: usize = 14;
     const WORKED_TICKS: u64 = 10;
-    stat_field(pid, USER_TIME).and_then(|ticks| ticks.parse::<u64>().ok()).is_some_and(|ticks| ticks >= WORKED_TICKS)
+    let ticks = stat_field(pid, USER_TIME).and_then(|ticks| ticks.parse::<u64>().ok());
+    ticks.is_some_and(|ticks| ticks >= WORKED_TICKS) || sleeps_for_long(pid)
+}
+
+/// True if the first thread of a process is in one and the same sleep for some milliseconds.
+fn sleeps_for_long(pid: i32) -> bool {
+    const LONG: Duration = Duration::from_millis(6);
+    let before = sleep_of(pid);
+    before.is_some() && {
+        std::thread::sleep(LONG);
+        sleep_of(pid) == before
+    }
+}
+
+/// How often the first thread of a process has given up its processor, if it sleeps for a time now.
+fn sleep_of(pid: i32) -> Option<String> {
+    const NANOSLEEP: [&str; 2] = ["35", "230"];
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    NANOSLEEP.contains(&call.split(' ').next()?).then_some(())?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(field(&status, "voluntary_ctxt_switches:")?.to_owned())
 }
 
 fn check_thread(pid: i32, thread: &str, status: &str) -> Result<()> {

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use trimtab_specimens::{
     Finished, GroundTruth, Launch, LinkTruth, Mark, Mpi, PROGRAMS, TextDifference, TextSnapshot, Variant, build,
-    threads_running, truths_of,
+    has_worked, threads_running, truths_of,
 };
 
 /// Longer than any specimen here takes on a loaded machine; no test measures against it.
@@ -309,6 +310,19 @@ fn snapshot_finds_a_changed_byte() {
     let difference = before.difference_now().expect("snapshot");
     let Some(TextDifference::Byte { module, address, after: 0xcc, .. }) = &difference else { panic!("{difference:?}") };
     assert!(module.ends_with("/plain") && *address == end - 1, "{difference:?}");
+}
+
+#[test]
+fn who_sleeps_for_long_is_at_work_and_who_waits_for_input_is_not() {
+    let mut sleeper = Command::new("sleep").arg("60").spawn().expect("sleep runs");
+    let mut reader = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat runs");
+    eventually("the sleep", || has_worked(sleeper.id() as i32));
+    assert!(!has_worked(reader.id() as i32));
+    for process in [&mut sleeper, &mut reader] {
+        process.kill().expect("it runs");
+        process.wait().expect("it has ended");
+    }
+    assert!(!has_worked(sleeper.id() as i32), "it is gone");
 }
 
 #[test]

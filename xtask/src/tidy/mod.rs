@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
     repository::local_words_are_absent,
     repository::files_are_text,
     repository::manifests_are_complete,
+    repository::examples_are_tested,
 ];
 
 /// `cargo xtask tidy`: prints every finding.
@@ -103,6 +104,7 @@ mod tests {
             "one machine",
             "binary file",
             "add `[lints]`",
+            "add `doctest = false`",
         ];
         assert_eq!(words.len(), RULES.len(), "each rule has a word here");
         for word in words {

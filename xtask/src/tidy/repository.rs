@@ -56,6 +56,27 @@ pub fn manifests_are_complete(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Examples in a library's comments are tested, and crates without any say so: rustdoc compiles a whole crate to find that
+/// it has none.
+pub fn examples_are_tested(tree: &Tree) -> Vec<Finding> {
+    tree.packages.iter().filter_map(|package| untested(tree, package)).collect()
+}
+
+fn untested(tree: &Tree, package: &Package) -> Option<Finding> {
+    let (manifest, sources) = (format!("{}/Cargo.toml", package.folder), format!("{}/src/", package.folder));
+    tree.file(&format!("{sources}lib.rs"))?;
+    let is_left_out = tree.file(&manifest).is_some_and(|file| file.text.contains("\ndoctest = false\n"));
+    let is_example = |line: &str| ["//! ```", "/// ```"].iter().any(|fence| line.trim_start().starts_with(fence));
+    let mut of_package = tree.files.iter().filter(|file| file.path.starts_with(&sources));
+    match (of_package.find(|file| file.text.lines().any(is_example)), is_left_out) {
+        (Some(example), true) => {
+            Some(Finding::new(&manifest, 0, format!("remove `doctest = false`: {} has an example", example.path)))
+        }
+        (None, false) => Some(Finding::new(&manifest, 0, "add `doctest = false` to `[lib]`: it has no examples")),
+        _ => None,
+    }
+}
+
 fn word_findings(file: &TreeFile, word: &str, instead: &str) -> Vec<Finding> {
     // A folder of the same name inside a longer path is another one.
     let starts_path = |place: usize| {
@@ -104,6 +125,24 @@ mod tests {
             let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
             assert_eq!(lines, expected, "{name}: {findings:?}");
         }
+    }
+
+    #[test]
+    fn examples_that_are_not_tested_are_found() {
+        let (tested, left_out) = ("[package]\n", "[package]\n\n[lib]\ndoctest = false\n");
+        for (name, manifest, source, expected) in [
+            ("tested", tested, "//! A.\n//! ```\n//! a();\n//! ```\n", 0),
+            ("an item's, left out", left_out, "impl A {\n    /// ```\n    /// a();\n    /// ```\n", 1),
+            ("none, left out", left_out, "//! A.\n", 0),
+            ("none, looked for", tested, "//! A.\n", 1),
+        ] {
+            let mut tree = examples::files(&[("crates/a/Cargo.toml", manifest), ("crates/a/src/lib.rs", source)]);
+            tree.packages = vec![examples::package("a", "crates/a", &[])];
+            assert_eq!(examples_are_tested(&tree).len(), expected, "{name}");
+        }
+        let mut program = examples::files(&[("crates/a/Cargo.toml", tested), ("crates/a/src/main.rs", "//! A.\n")]);
+        program.packages = vec![examples::package("a", "crates/a", &[])];
+        assert_eq!(examples_are_tested(&program).len(), 0, "rustdoc tests no examples of programs");
     }
 
     #[test]

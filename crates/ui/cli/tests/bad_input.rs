@@ -291,11 +291,11 @@ fn ranks_that_leave() {
     let _alone = alone();
     let row = |name, mpi, mode, iterations, at| Leaving { name, mpi, mode, iterations, at, is_right: true };
     let rows = [
-        row("exits", Mpi::OpenMpi, "exit --exit-at", 4000, 1500),
-        row("exits", Mpi::Mpich, "exit --exit-at", 4000, 1500),
-        Leaving { is_right: false, ..row("vanishes", Mpi::Mpich, "vanish --exit-at", 4000, 2000) },
-        row("executes", Mpi::OpenMpi, "exec --exec-at", 2500, 1500),
-        row("ends", Mpi::Mpich, "exit --exit-at", 2500, 2500),
+        row("exits", Mpi::OpenMpi, "exit --exit-at", 1600, 1000),
+        row("exits", Mpi::Mpich, "exit --exit-at", 1600, 1000),
+        Leaving { is_right: false, ..row("vanishes", Mpi::Mpich, "vanish --exit-at", 1600, 1000) },
+        row("executes", Mpi::OpenMpi, "exec --exec-at", 1600, 1000),
+        row("ends", Mpi::Mpich, "exit --exit-at", 1200, 1200),
     ];
     for row in rows {
         // It leaves later each time until that happens while probes are in.

@@ -35,13 +35,13 @@ struct Limit {
 }
 
 const LIMITS: [Limit; 2] = [
-    Limit { bits_per_s: 1e7, rate: "10mbit", burst: "5kb", sizes: "2048,65536,131072,196608,262144", largest: 262_144 },
+    Limit { bits_per_s: 1e7, rate: "10mbit", burst: "5kb", sizes: "2048,32768,65536,98304,131072", largest: 131_072 },
     Limit {
         bits_per_s: 1e8,
         rate: "100mbit",
         burst: "16kb",
-        sizes: "2048,262144,524288,1048576,1572864",
-        largest: 1_572_864,
+        sizes: "2048,131072,262144,524288,786432",
+        largest: 786_432,
     },
 ];
 

@@ -264,13 +264,13 @@ fn a_window_ends_as_it_was_asked_to() {
 fn a_program_is_followed_to_its_end() {
     let _alone = alone();
     // Long enough for a machine on which the window begins late.
-    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 4500 --mark") };
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 2200 --mark") };
     let name = specimen.name();
     let (home, job) = (Home::new(), specimen.start());
     let (_, report) = home.attach(job.pid(), "--follow --detail 1 --max-seconds 1.5").expect("a report");
     assert_eq!(report.window.ended_by.word(), "program-ended", "{name}");
     // The last iteration has no mark after it, so it is not a whole one.
-    let whole = 4499 - first_arguments(&report, "measuremark")[0];
+    let whole = 2199 - first_arguments(&report, "measuremark")[0];
     assert!(report.ranks.iter().all(|rank| rank.iterations == Some(whole)), "{name}: not {whole}: {:?}", report.ranks);
     assert_eq!(calls_of(&report, "measuremark"), u64::from(RANKS) * (whole + 1), "{name}");
     assert_eq!(calls_of(&report, "MPI_Finalize"), u64::from(RANKS), "{name}: it was not followed to its end");

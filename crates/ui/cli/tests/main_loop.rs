@@ -157,7 +157,8 @@ fn loops_on_two_sides_of_a_branch_are_one() {
 
 /// The nest as `trimtab loops` shows it.
 fn nest_shown(home: &Home, job: &Running) -> Value {
-    let said = home.trimtab(&["loops", &job.pid().to_string(), "--json"]);
+    // A loop that nobody passes is waited for a third of these seconds.
+    let said = home.trimtab(&["loops", &job.pid().to_string(), "--json", "--samples", "20", "--max-seconds", "15"]);
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 

@@ -13,9 +13,7 @@ use common::{Home, LIMIT, RANKS, alone, cpu_ticks};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use trimtab_specimens::{
-    ENDLESS, Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running, wait_for,
-};
+use trimtab_specimens::{Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running, wait_for};
 
 #[test]
 fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
@@ -24,7 +22,9 @@ fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
         let home = Home::new();
         let (program, copy) = (build("particle", Some(mpi), &Variant::default()).expect("it builds"), home.path("app"));
         fs::copy(&program, &copy).expect("a copy");
-        let mut job = Launch::mpi(mpi, RANKS, &copy).args(ENDLESS).start().expect("it starts");
+        // It computes enough to be seen to go on soon.
+        let options = "--iterations 100000000 --size 64 --particles 1000 --sleep-us 2000".split(' ');
+        let mut job = Launch::mpi(mpi, RANKS, &copy).args(options).start().expect("it starts");
         let pids = job.rank_pids(LIMIT).expect("the ranks start");
         wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
         fs::remove_file(&copy).expect("it is there");

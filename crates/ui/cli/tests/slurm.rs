@@ -216,15 +216,21 @@ fn step_by_plug_in(site: &Site<'_>, words: &[String], folder: &Path) {
     let mut srun = site.srun(&words, "pmix", nodes as u32, &particle(Mpi::OpenMpi));
     srun.envs(VARIABLES).env("PWD", folder).env("HOME", folder);
     srun.env("XDG_DATA_HOME", folder.join("data")).env("XDG_STATE_HOME", folder.join("state"));
-    site.wait_for_free_nodes();
-    let mut job = srun.spawn().expect("srun starts");
     let read = || serde_json::from_str::<Report>(&fs::read_to_string(&report).ok()?).ok();
-    let begun = Instant::now();
-    while read().is_none() {
-        let ended = job.try_wait().expect("ours");
-        assert!(ended.is_none() && begun.elapsed() < LIMIT, "no report, {ended:?}: {}", said_in(folder));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut starts = 3;
+    let mut job = loop {
+        site.wait_for_free_nodes();
+        let mut job = srun.spawn().expect("srun starts");
+        wait_for("a report", || read().is_some() || job.try_wait().expect("ours").is_some());
+        if read().is_some() {
+            break job;
+        }
+        starts -= 1;
+        let ended = job.wait().expect("ours");
+        let has_faulted = ended.code() > Some(128) && said_in(folder).is_empty();
+        assert!(has_faulted && starts > 0, "no report, {ended:?}: {}", said_in(folder));
+        println!("started again, a rank faulted: {ended:?}");
+    };
     let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).expect("it is there"));
     assert_eq!(owner(&report), owner(folder), "it is the user's own");
     let report = read().expect("waited for");

@@ -32,15 +32,20 @@ pub(super) fn position(lead: &WindowLead, call: &MarkerCall) -> Option<u32> {
 
 /// The loop's progress when the window ended.
 pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress> {
-    let ends = how_far.as_ref()?;
     let now = window.start.zip(window.iterations).map(|(start, iterations)| (start + iterations) as i64);
+    Some(progress_of(how_far.as_ref()?, window.ended_by, now.filter(|_| window.valid)))
+}
+
+/// `now` is the number of the last pass of a valid window.
+fn progress_of(ends: &Result<LoopEnds, NoEnds>, ended_by: Ended, now: Option<i64>) -> LoopProgress {
     let nothing = |explanation: String| LoopProgress { explanation, ..LoopProgress::default() };
-    Some(match (ends, now.filter(|_| window.valid)) {
-        _ if window.ended_by == Ended::LeftLoop => nothing("the program left the loop".to_owned()),
+    match (ends, now) {
+        _ if ended_by == Ended::LeftLoop => nothing("the program left the loop".to_owned()),
+        (Ok(ends), Some(now)) => progress_at(*ends, now),
+        _ if ended_by == Ended::ProgramEnded => nothing("the program ended while it was measured".to_owned()),
         (Err(why), _) => nothing(why.to_string()),
         (_, None) => nothing("the window is not valid".to_owned()),
-        (Ok(ends), Some(now)) => progress_at(*ends, now),
-    })
+    }
 }
 
 fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
@@ -217,6 +222,19 @@ mod tests {
         let whole = LoopEnds { seen: seen.map(|seen| SeenEnd { is_at_most: false, ..seen }), ..by_looks_alone };
         let both = LoopEnds::agreed([Ok(whole), Ok(by_looks_alone)].into_iter());
         assert!(both.is_ok_and(|ends| ends.seen.is_some_and(|seen| seen.is_at_most)));
+    }
+
+    #[test]
+    fn a_program_that_ended_is_the_reason_why_nothing_is_known() {
+        let known = Ok(ends(Some(100), Some(300), false));
+        let explained = |ends, ended_by, now| progress_of(ends, ended_by, now).explanation;
+        let unknown = Err(NoEnds::NotCounted);
+        assert_eq!(explained(&unknown, Ended::ProgramEnded, Some(140)), "the program ended while it was measured");
+        assert_eq!(explained(&known, Ended::ProgramEnded, None), "the program ended while it was measured");
+        assert_eq!(progress_of(&known, Ended::ProgramEnded, Some(140)).done, Some(40));
+        assert_eq!(explained(&unknown, Ended::Iterations, Some(140)), NoEnds::NotCounted.to_string());
+        assert_eq!(explained(&known, Ended::Iterations, None), "the window is not valid");
+        assert_eq!(explained(&known, Ended::LeftLoop, Some(140)), "the program left the loop");
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 use trimtab_specimens::{
-    Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, TextSnapshot, Variant, build, threads_running, truths_of,
+    Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, TextSnapshot, Variant, build, has_worked, threads_running,
+    truths_of,
 };
 use trimtab_types::report::Report;
 
@@ -148,12 +149,13 @@ impl Specimen {
     }
 }
 
-/// Waits until every rank has computed for a while; one that sleeps most of the time only needs to have begun.
+/// Waits until every rank has computed for a while or sleeps between its iterations; one that computes nothing only needs to have
+/// begun.
 pub fn wait_until_at_work(mut job: Running, computes: bool) -> Running {
     let pids = job.rank_pids(LIMIT).expect("the ranks start");
     let wanted = if computes { STARTED_TICKS } else { 1 };
     let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| cpu_ticks(*pid) >= wanted) {
+    while !pids.iter().all(|pid| cpu_ticks(*pid) >= wanted || has_worked(*pid)) {
         assert!(std::time::Instant::now() < deadline, "the ranks do not work: {}{}", job.stdout(), job.stderr());
         assert!(job.poll().expect("its state").is_none(), "it ended at once: {}{}", job.stdout(), job.stderr());
         std::thread::sleep(Duration::from_millis(3));
