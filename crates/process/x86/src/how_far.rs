@@ -866,7 +866,7 @@ fn held_in(state: &State, place: ReadablePlace) -> Option<Linear> {
         place => place,
     };
     match state.value(place) {
-        Value::Linear(held) => Some(held),
+        Value::Linear(held) if held.extension != Extension::Lower => Some(held),
         _ => None,
     }
 }

@@ -53,6 +53,8 @@ pub enum Extension {
     Zero,
     /// Its lower 32 bits, their sign above.
     Sign,
+    /// Its lower 32 bits; the upper ones are not known.
+    Lower,
 }
 
 /// A value: that of a place when the pass began, if any, times a number, plus a constant.
@@ -83,7 +85,7 @@ impl Linear {
         let sum = times.wrapping_add_signed(self.add);
         match self.extension {
             Extension::Whole => sum,
-            Extension::Zero => u64::from(sum as u32),
+            Extension::Zero | Extension::Lower => u64::from(sum as u32),
             Extension::Sign => sum as i32 as i64 as u64,
         }
     }
@@ -96,6 +98,12 @@ impl Linear {
             (_, Extension::Whole, _) => Some(Linear { add, ..self }),
             _ => None,
         }
+    }
+
+    /// The lower half of both, if that is the same variable's.
+    fn lower_half_with(self, other: Linear) -> Option<Linear> {
+        let lower = Linear { extension: Extension::Lower, ..self };
+        (self.place.is_some() && lower == Linear { extension: Extension::Lower, ..other }).then_some(lower)
     }
 
     /// So many times as much, by an instruction of 32 or 64 bits.
@@ -163,6 +171,10 @@ impl Value {
             held.map_or(Value::Unknown, |condition| Value::Half(ComparedValues { condition, ..truth }, !is_one))
         };
         match (self, other) {
+            // A counter of 32 bits on one way, and on another the same where it was kept in memory meanwhile.
+            (Value::Linear(one), Value::Linear(other)) => {
+                one.lower_half_with(other).map_or(Value::Unknown, Value::Linear)
+            }
             (Value::Truth(truth), number) | (number, Value::Truth(truth)) if of_constant(number).is_some() => {
                 of_constant(number).map_or(Value::Unknown, |is_one| of_truth(truth, is_one))
             }
@@ -742,6 +754,7 @@ fn narrowed(value: Value, bits: u32) -> Value {
             let lower = |linear| Linear { extension: Extension::Zero, ..linear };
             Value::Sum(lower(one), lower(other))
         }
+        Value::Linear(Linear { extension: Extension::Lower, .. }) => Value::Unknown,
         value => value,
     }
 }
@@ -802,6 +815,44 @@ mod tests {
         }
         state.store(slot(-64), Value::Linear(Linear::constant(7)));
         assert_eq!(state.value(slot(-64)), Value::Linear(Linear::constant(7)), "what comes later is known");
+    }
+
+    /// A counter that is kept in memory by 32 bits on one of two ways, as around a loop inside.
+    #[test]
+    fn the_lower_half_of_a_counter_is_known_where_one_way_keeps_it_in_memory() {
+        use iced_x86::code_asm::{dword_ptr, eax, r14, r14d, rax, rsp};
+        let counter = ReadablePlace::Register(14);
+        let after = |state: &mut State, write: &dyn Fn(&mut iced_x86::code_asm::CodeAssembler)| {
+            let mut code = iced_x86::code_asm::CodeAssembler::new(64).expect("64 bits");
+            write(&mut code);
+            let mut info = InstructionInfoFactory::new();
+            code.instructions().iter().for_each(|one| state.step(one, &mut info));
+        };
+        let mut state = State::at_start();
+        after(&mut state, &|code| {
+            code.mov(dword_ptr(rsp + 64), r14d).expect("a store");
+            code.xor(r14d, r14d).expect("another use");
+            code.mov(r14d, dword_ptr(rsp + 64)).expect("a load");
+        });
+        state.meet(&State::at_start());
+        after(&mut state, &|code| code.add(r14d, 1).expect("a step"));
+        let moved = Linear { add: 1, extension: Extension::Zero, ..Linear::of(counter) };
+        assert_eq!(state.value(counter), Value::Linear(moved));
+        // Nobody knows the upper half.
+        let mut state = State::at_start();
+        state.registers[14] = Value::Linear(Linear { extension: Extension::Lower, ..Linear::of(counter) });
+        after(&mut state, &|code| code.mov(rax, r14).expect("a copy"));
+        assert_eq!(state.value(ReadablePlace::Register(0)), Value::Unknown);
+        after(&mut state, &|code| code.mov(eax, r14d).expect("a copy"));
+        assert_eq!(state.value(ReadablePlace::Register(0)), Value::Linear(Linear { add: 0, ..moved }));
+        after(&mut state, &|code| code.cmp(r14, 5).expect("a test"));
+        assert_eq!(state.comparison(ConditionCode::l), None);
+        // Two numbers are not one variable.
+        state.registers[14] = Value::Linear(Linear::constant(-1));
+        let mut other = State::at_start();
+        other.registers[14] = Value::Linear(Linear { extension: Extension::Zero, ..Linear::constant(-1) });
+        state.meet(&other);
+        assert_eq!(state.value(counter), Value::Unknown);
     }
 
     #[test]
