@@ -12,6 +12,8 @@
  *                      at once and wait for all of them by one MPI_Waitall; 0: by MPI_Send and MPI_Recv
  *   --any N            with that, 1: one after the other by MPI_Waitany; 2: by MPI_Waitsome; or asking again and again: 3: by
  *                      MPI_Testall; 4: by MPI_Testany; 5: one after the other by MPI_Test (0)
+ *   --wild N           1: receives of MPI_Recv are from any source; 2: both ranks of a pair send at once by MPI_Sendrecv and receive
+ *                      from any source; 3: as 1, by MPI_Irecv and MPI_Wait; 4: by MPI_Irecv and MPI_Waitany (0)
  *   --collectives N    N of allreduce, alltoall and bcast after the messages of each size (0)
  *   --until FILE       ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
  */
@@ -23,7 +25,7 @@
 
 static int sizes[SIZES_MAX], size_count;
 static char *out, *in;
-static long between_us, late_us, posted, any;
+static long between_us, late_us, posted, any, wild;
 
 static const char *text_option(int argc, char **argv, const char *name, const char *otherwise) {
     for (int i = 1; i + 1 < argc; i++)
@@ -67,7 +69,15 @@ static void send(int size, int partner, int tag) {
 
 static void receive(int size, int partner, int tag) {
     MPI_Request request;
-    if (posted == 0) {
+    MPI_Status status;
+    if (wild != 0) {
+        int index;
+        if (wild == 1) MPI_Recv(in, size, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &status);
+        else MPI_Irecv(in, size, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &request);
+        if (wild == 3) MPI_Wait(&request, &status);
+        if (wild == 4) MPI_Waitany(1, &request, &index, &status);
+        if (status.MPI_SOURCE != partner) MPI_Abort(MPI_COMM_WORLD, 3);
+    } else if (posted == 0) {
         MPI_Recv(in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
         MPI_Irecv(in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, &request);
@@ -109,6 +119,16 @@ static bool exchange(int size, int partner, int value, bool is_even) {
     return is_filled(size, value + !is_even);
 }
 
+/* The same by one call. */
+static bool swap(int size, int partner, int value, bool is_even) {
+    MPI_Status status;
+    fill(size, value + is_even);
+    compute(between_us);
+    if (is_even && late_us > 0) usleep((useconds_t)late_us);
+    MPI_Sendrecv(out, size, MPI_BYTE, partner, 4, in, size, MPI_BYTE, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, &status);
+    return status.MPI_SOURCE == partner && is_filled(size, value + !is_even);
+}
+
 static bool give(int size, int partner, int value) {
     fill(size, value);
     compute(between_us);
@@ -128,6 +148,7 @@ static bool take(int size, int partner, int value) {
 }
 
 static bool both_ways(int size, int rank, int value) {
+    if (wild == 2) return swap(size, rank ^ 1, value, rank % 2 == 0);
     if (posted >= 2) return exchange(size, rank ^ 1, value, rank % 2 == 0);
     return rank % 2 ? take(size, rank ^ 1, value) : give(size, rank ^ 1, value);
 }
@@ -153,6 +174,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < size_count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
     between_us = option(argc, argv, "--between-us", 100), late_us = option(argc, argv, "--late-us", 0);
     posted = option(argc, argv, "--posted", 0), any = option(argc, argv, "--any", 0);
+    wild = option(argc, argv, "--wild", 0);
     out = calloc((size_t)ranks, (size_t)largest);
     in = calloc((size_t)ranks + AT_ONCE_MAX, (size_t)largest);
     if (!out || !in || posted > AT_ONCE_MAX + 1) MPI_Abort(MPI_COMM_WORLD, 2);

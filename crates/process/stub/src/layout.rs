@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0f");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x10");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -319,8 +319,10 @@ pub struct Probe {
     pub requests: u8,
     /// Of one that polls: argument index of the number that is not 0 once something has come.
     pub came: u8,
+    /// Of one that returns with a message: argument index of the status, which says from whom it came.
+    pub status: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 2],
+    pub reserved: [u8; 1],
 }
 
 impl Probe {
@@ -350,7 +352,8 @@ impl Probe {
         part: part::NONE,
         requests: requests::NONE,
         came: ABSENT,
-        reserved: [0; 2],
+        status: ABSENT,
+        reserved: [0; 1],
     };
 }
 
@@ -546,6 +549,10 @@ pub struct Header {
     pub request_over_mask: AtomicU64,
     /// and their values; 0: not known.
     pub request_over: AtomicU64,
+    /// `MPI_ANY_SOURCE` (two's complement),
+    pub any_source: AtomicU64,
+    /// and where a status has the rank that a message came from, plus one; 0: not known.
+    pub status_source_plus_one: AtomicU64,
     /// `MPI_IN_PLACE`.
     pub in_place: AtomicU64,
     /// `MPI_ROOT` (two's complement): how an intercommunicator's root names itself.
@@ -1322,7 +1329,8 @@ pub const LINK_FROM_PEER: u64 = 1 << 61;
 pub struct CallRecord {
     /// Probe number.
     pub probe: AtomicU32,
-    /// As the program named it: whom a call that also sends receives from; -1: nobody.
+    /// As the program named it: whom a call that also sends receives from, or, once a receive from any source or a call that
+    /// completes one request has returned, the one that its status tells; -1: nobody.
     pub source: AtomicI32,
     /// Where it comes from: the return address, or, where that lies in a binding or wrapper, the hash of a [`PathEntry`].
     pub site: AtomicU64,

@@ -917,10 +917,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     let probe = context.probe(frame.probe.load(Relaxed));
     let ring = frame.ring.load(Relaxed);
     if ring != 0 {
-        let written = slot.ring_written.load(Relaxed);
-        if written.wrapping_sub(ring - 1) <= header.geometry.ring_capacity {
-            context.ring_record(ring - 1).exit_ticks.store(now, Relaxed);
-        }
+        close_record(context, probe, frame, now, is_seen);
     }
     // Behind a jump the request is still to be made.
     if is_seen && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
@@ -980,6 +977,35 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
     }
 }
 
+/// The exit of a call that is in the ring, unless its place was taken meanwhile.
+#[inline(always)]
+fn close_record(context: Context, probe: &Probe, frame: &Frame, now: u64, is_seen: bool) {
+    let place = frame.ring.load(Relaxed) - 1;
+    let written = context.slot().ring_written.load(Relaxed);
+    if written.wrapping_sub(place) <= context.header().geometry.ring_capacity {
+        if is_seen && probe.status != ABSENT {
+            note_source(context, probe, frame, place);
+        }
+        context.ring_record(place).exit_ticks.store(now, Relaxed);
+    }
+}
+
+/// At the exit of a receive from any source, or of a call that completes one request: its status says from whom the message came.
+#[inline(always)]
+fn note_source(context: Context, probe: &Probe, frame: &Frame, ring: u64) {
+    let (header, record, status) = (context.header(), context.ring_record(ring), frame.kept[3].load(Relaxed));
+    let place = header.status_source_plus_one.load(Relaxed);
+    let named = if probe.kind == kind::SEND { record.source.load(Relaxed) } else { record.peer.load(Relaxed) };
+    let is_told = probe.requests != requests::NONE || named == header.any_source.load(Relaxed) as i32;
+    // Special values of the pointer say that nobody wants to know.
+    if place == 0 || status <= 1 || status == u64::MAX || !is_told {
+        return;
+    }
+    // SAFETY: the program passed this address for the library to write the status to, which it has done.
+    let source = unsafe { core::ptr::read_volatile((status + place - 1) as *const i32) };
+    record.source.store(source, Relaxed);
+}
+
 #[inline(always)]
 fn place_in_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, polls_on: bool) {
     let site = frame.path.load(Relaxed);
@@ -999,6 +1025,9 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     let comm = if probe.comm != ABSENT { links::comm_index(context, arguments.get(probe.comm)) } else { COMM_NONE };
     let also_receives = probe.kind == kind::SEND && probe.source != ABSENT;
     let source = if also_receives { arguments.get(probe.source) as i32 } else { -1 };
+    if probe.status != ABSENT {
+        frame.kept[3].store(arguments.get(probe.status), Relaxed);
+    }
     record.probe.store(number as u32, Relaxed);
     record.source.store(source, Relaxed);
     record.site.store(site, Relaxed);

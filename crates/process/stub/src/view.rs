@@ -430,9 +430,10 @@ impl Probe {
             self.part,
             self.requests,
             self.came,
+            self.status,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 8 + 22 + size_of_val(&Probe::ABSENT.reserved)) };
+        const { assert!(size_of::<Probe>() == 8 + 23 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }

@@ -177,12 +177,22 @@ fn waits_for_posted_messages_are_those_that_a_late_sender_makes() {
         (Mpi::OpenMpi, "3", "3", "MPI_Testall", "2048"),
         (Mpi::Mpich, "3", "4", "MPI_Testany", "8"),
         (Mpi::OpenMpi, "2", "5", "MPI_Test", "8"),
+        // Of a receive from any source the status says whom it waited for.
+        (Mpi::Mpich, "wild 1", "0", "MPI_Recv", "2048"),
+        (Mpi::OpenMpi, "wild 1", "0", "MPI_Recv", "8"),
+        (Mpi::Mpich, "wild 2", "0", "MPI_Sendrecv", "8"),
+        (Mpi::OpenMpi, "wild 2", "0", "MPI_Sendrecv", "2048"),
+        (Mpi::Mpich, "wild 3", "0", "MPI_Wait", "2048"),
+        (Mpi::OpenMpi, "wild 3", "0", "MPI_Wait", "8"),
+        (Mpi::Mpich, "wild 4", "0", "MPI_Waitany", "8"),
+        (Mpi::OpenMpi, "wild 4", "0", "MPI_Waitany", "2048"),
     ];
     for (mpi, posted, any, function, size) in ways {
         let home = Home::new();
         let program = build("pong", Some(mpi), &Variant::default()).expect("it builds");
         let words = ["--iterations", "100000000", "--sizes", size, "--late-us", "20000"];
-        let words = [&words[..], &["--posted", posted, "--any", any]].concat();
+        let way = posted.strip_prefix("wild ").map_or(["--posted", posted], |wild| ["--wild", wild]);
+        let words = [&words[..], &way, &["--any", any]].concat();
         let job = wait_until_at_work(Launch::mpi(mpi, RANKS, &program).args(words).start().expect("it starts"), true);
         let said = home.trimtab(&["attach", "--iterations", "12", "--json", "-", &job.pid().to_string()]);
         let report: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));

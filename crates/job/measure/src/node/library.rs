@@ -100,6 +100,8 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
         header.request_over_mask.store(mask, Relaxed);
         header.request_over.store(handle(over), Relaxed);
     }
+    header.any_source.store(i64::from(facts.any_source) as u64, Relaxed);
+    header.status_source_plus_one.store(u64::from(facts.status_source_offset) + 1, Relaxed);
     header.in_place.store(facts.in_place, Relaxed);
     header.root.store(i64::from(facts.root) as u64, Relaxed);
     header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);

@@ -140,6 +140,37 @@ pub(crate) struct Sites<'a> {
     pub settled_ticks: u64,
 }
 
+/// The ranks that messages came from which were received from any source, as statuses told.
+#[derive(Default)]
+struct Sources {
+    /// Of calls of which each completes one request, by the tick of their entry.
+    completed: HashMap<u64, i32>,
+    /// Requests that one call completes, by the tick of its entry.
+    requests: HashMap<u64, u32>,
+}
+
+impl Sources {
+    fn of_all(records: &[RawCall]) -> Sources {
+        let mut sources = Sources::default();
+        for record in records {
+            if record.source >= 0 {
+                sources.completed.insert(record.enter_ticks, record.source);
+            }
+            if record.completed_ticks != 0 {
+                *sources.requests.entry(record.completed_ticks).or_default() += 1;
+            }
+        }
+        sources
+    }
+
+    /// Of a receive: by its own status, or by that of the call that completes it and nothing else.
+    fn of(&self, record: &RawCall) -> Option<i32> {
+        let is_alone = self.requests.get(&record.completed_ticks) == Some(&1);
+        let completed = || self.completed.get(&record.completed_ticks).copied().filter(|_| is_alone);
+        Some(record.source).filter(|source| *source >= 0).or_else(completed)
+    }
+}
+
 /// Makes events of a snapshot.
 pub(crate) fn stream(
     member: &Member,
@@ -154,6 +185,7 @@ pub(crate) fn stream(
     let (records, places) = placed(member, &snapshot.records, sites);
     let view = member.inserted.view();
     let comms = comm_ids(view, &slot);
+    let sources = Sources::of_all(&records);
     for (record, base) in records.iter().zip(places) {
         let Some(probe) = member.prepared.probe(record.probe as u32) else { continue };
         let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
@@ -165,6 +197,7 @@ pub(crate) fn stream(
         }
         let source = match (sends, receives) {
             (_, false) => PEER_NONE,
+            (false, true) if peer == PEER_ANY => sources.of(record).map_or(PEER_ANY, world),
             (false, true) => peer,
             (true, true) => world(record.source),
         };

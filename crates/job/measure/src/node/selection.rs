@@ -452,6 +452,18 @@ fn argument_of_came(function: &MpiFunction) -> u8 {
     }
 }
 
+/// The status of a function that returns with one message.
+fn argument_of_status(function: &MpiFunction) -> u8 {
+    match function.name {
+        "MPI_Wait" => 1,
+        "MPI_Waitany" => 3,
+        "MPI_Recv" | "MPI_Recv_c" => 6,
+        "MPI_Sendrecv_replace" | "MPI_Sendrecv_replace_c" => 8,
+        "MPI_Sendrecv" | "MPI_Sendrecv_c" => 11,
+        _ => ABSENT,
+    }
+}
+
 /// Its part in the life of requests, as far as the in-target routine follows it.
 fn part_of_requests(function: &MpiFunction) -> u8 {
     let accounting = &function.accounting;
@@ -490,6 +502,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         kind: probe_kind(accounting),
         polls: u8::from(does_poll(function)),
         came: argument_of_came(function),
+        status: argument_of_status(function),
         requests: part_of_requests(function),
         large_count: u8::from(accounting.large_count),
         buffer: accounting.buffer,
