@@ -175,6 +175,10 @@ pub struct Window {
     /// The loop of the program whose passes count iterations; `None`: something else does.
     #[serde(default)]
     pub main_loop: Option<LoopPlace>,
+    /// The program's loops around that one in which ranks were seen, outermost first; `None`: no loop counts iterations, or it was
+    /// not looked at.
+    #[serde(default)]
+    pub loops_around: Option<Vec<String>>,
     /// How far that loop was when the window ended; `None`: no loop counts iterations.
     #[serde(default)]
     pub progress: Option<LoopProgress>,
@@ -185,6 +189,17 @@ pub struct Window {
     /// for.
     #[serde(default)]
     pub begins_late: Option<LateBegin>,
+}
+
+impl Window {
+    /// True if the loop whose passes count lies in another one of the program, which may enter it again.
+    pub fn is_of_inner_loop(&self) -> bool {
+        let is_inside = |main: &LoopPlace| main.number.contains('.');
+        match &self.loops_around {
+            Some(around) => !around.is_empty(),
+            None => self.main_loop.as_ref().is_some_and(is_inside),
+        }
+    }
 }
 
 /// Ranks of a whole run whose first calls are missing. How many these are is not known: nobody has seen them.

@@ -193,6 +193,9 @@ fn remaining(side: &CorunSide) -> Remaining {
     let Some(progress) = &side.now.window.progress else {
         return Remaining::Unknown(Unknown::NoLoop);
     };
+    if side.now.window.is_of_inner_loop() {
+        return Remaining::Unknown(Unknown::InnerLoop);
+    }
     let at_most = match side.is_new {
         true => progress.total_at_most,
         false => progress.total_at_most.zip(progress.done).and_then(|(all, done)| all.checked_sub(done)),

@@ -18,9 +18,16 @@ const EARLIER_MAX: u32 = 50;
 const LENGTH_KNOWN: f64 = 0.05;
 /// Before the word of a method that rests on iterations which are only likely.
 const LIKELY: &str = "likely ";
+/// Before the word of a method that rests on iterations of a loop which lies in another one.
+const INNER: &str = "inner ";
 /// The reason why such an end is not claimed.
+const IN_ANOTHER: &str =
+    "this is the end of a loop that lies in another one, which may enter it again: the job ends then or later";
+/// The reason why an end by likely iterations is not claimed.
 const ONLY_LIKELY: &str = "the values that the loop is left by are variables that other code may change: the end is likely, and holds if \
     they go on as they were seen to";
+/// That of which the end of a loop does not tell.
+const BEHIND: &str = "this is the end of the main loop: what the program does behind it comes on top";
 /// The share of ends in the interval.
 const SHARE_INSIDE: f64 = 0.9;
 
@@ -48,8 +55,8 @@ pub struct JobMade {
     pub unix_s: f64,
     /// The end, or why none is claimed.
     pub end: Result<End, NoClaim>,
-    /// A sentence about that of which the end does not tell.
-    pub caution: Option<String>,
+    /// Sentences about that of which the end does not tell.
+    pub cautions: Vec<String>,
 }
 
 impl JobMade {
@@ -73,8 +80,8 @@ impl JobMade {
         let (looks, remaining) = looks(&reports, begun_unix_s);
         let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, earlier_s };
         let (end, elapsed_s) = (forecast(&known), known.elapsed_s);
-        let caution = end.as_ref().ok().and_then(|end| caution(end, &report));
-        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, caution })
+        let cautions = end.as_ref().map(|end| cautions(end, &report)).unwrap_or_default();
+        Ok(JobMade { report, run, known, elapsed_s, unix_s, end, cautions })
     }
 
     /// From the newest window in the store alone, of a job whose processes nobody here sees.
@@ -123,7 +130,23 @@ impl JobMade {
     /// The word for how the end was derived; `None`: none is claimed.
     pub fn method(&self) -> Option<String> {
         let word = self.end.as_ref().ok()?.method.word();
-        Some(if self.is_only_likely() { format!("{LIKELY}{word}") } else { word.to_owned() })
+        let likely = if self.is_only_likely() { LIKELY } else { "" };
+        let inner = if self.is_of_inner_loop() { INNER } else { "" };
+        Some(format!("{likely}{inner}{word}"))
+    }
+
+    /// True if the end is that of a loop which lies in another one, so that the job may end later.
+    pub fn is_of_inner_loop(&self) -> bool {
+        self.end.as_ref().is_ok_and(|end| is_of_inner_loop(end, &self.report))
+    }
+
+    /// Why the end is not claimed to be the job's, although there is one; `None`: it is claimed.
+    pub fn why_not_claimed(&self) -> Option<&'static str> {
+        match (self.is_only_likely(), self.is_of_inner_loop()) {
+            (true, _) => Some(ONLY_LIKELY),
+            (false, true) => Some(IN_ANOTHER),
+            (false, false) => None,
+        }
     }
 
     /// True if the end rests on iterations to come that are only likely.
@@ -152,16 +175,16 @@ impl JobMade {
             lower_unix_s: at(end.lower_s),
             upper_unix_s: at(end.upper_s),
             late_unix_s: at(end.late_s),
-            because: end.because.iter().cloned().chain(self.caution.clone()).collect(),
+            because: end.because.iter().cloned().chain(self.cautions.clone()).collect(),
         })
     }
 
     /// The answer.
     pub fn answer(&self) -> JobAnswer {
-        let JobMade { report, run, known, elapsed_s, unix_s, end, caution } = self;
+        let JobMade { report, run, known, elapsed_s, unix_s, end, cautions } = self;
         let progress = report.window.progress.clone().unwrap_or_default();
-        let told = end.as_ref().ok().zip(self.method()).map(|(end, method)| EndAnswer::of(end, method, *unix_s));
-        let because = end.as_ref().map(|end| end.because.iter().chain(caution).cloned().collect::<Vec<_>>());
+        let told = end.as_ref().ok().zip(self.method()).map(|(end, method)| EndAnswer::of(self, end, method));
+        let because = end.as_ref().map(|end| end.because.iter().chain(cautions).cloned().collect::<Vec<_>>());
         JobAnswer {
             version: VERSION,
             job: run.job.clone(),
@@ -178,11 +201,11 @@ impl JobMade {
             iterations_per_s: report.iterations_per_s,
             windows: known.looks.len(),
             earlier_runs: known.earlier_s.len(),
-            end: told.clone().filter(|_| !self.is_only_likely()),
-            likely_end: told.filter(|_| self.is_only_likely()),
+            end: told.clone().filter(|_| self.why_not_claimed().is_none()),
+            likely_end: told.filter(|_| self.why_not_claimed().is_some()),
             because: because.unwrap_or_default(),
             no_claim: match end {
-                Ok(_) => self.is_only_likely().then(|| ONLY_LIKELY.to_owned()),
+                Ok(_) => self.why_not_claimed().map(str::to_owned),
                 Err(error) => Some(error.to_string()),
             },
         }
@@ -224,7 +247,8 @@ pub struct JobAnswer {
     pub earlier_runs: usize,
     /// The end; null: none is claimed.
     pub end: Option<EndAnswer>,
-    /// The end if nobody changes the loop's counter and bound, where other code may; else null. No limit is to be set by it.
+    /// The end if nobody changes the loop's counter and bound, where other code may, or the end of a loop that lies in another one:
+    /// the job ends then or later; else null. No limit is to be set by it.
     pub likely_end: Option<EndAnswer>,
     /// How it was derived, in sentences.
     pub because: Vec<String>,
@@ -260,10 +284,10 @@ impl LikelyAnswer {
 /// An end; all times in seconds from `made_unix_s`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndAnswer {
-    /// How it was derived: iterations, iterations at most, history, iterations and history, iterations or history; "likely " before it
-    /// where other code may change the loop's counter or bound.
+    /// How it was derived: iterations, iterations at most, history, iterations and history, iterations or history; "inner " before it
+    /// where the loop lies in another one, "likely " where other code may change its counter or bound.
     pub method: String,
-    /// "main loop" or "run": the end is that of the former or the latter.
+    /// "main loop", "inner loop" or "run": the end is that of this.
     pub of: String,
     /// The expected end; null: only the latest is known.
     pub remaining_s: Option<f64>,
@@ -284,10 +308,16 @@ pub struct EndAnswer {
 }
 
 impl EndAnswer {
-    fn of(end: &End, method: String, unix_s: f64) -> EndAnswer {
+    fn of(made: &JobMade, end: &End, method: String) -> EndAnswer {
+        let unix_s = made.unix_s;
+        let of = match end.method {
+            Method::History => "run",
+            _ if made.is_of_inner_loop() => "inner loop",
+            _ => "main loop",
+        };
         EndAnswer {
             method,
-            of: if end.method == Method::History { "run" } else { "main loop" }.to_owned(),
+            of: of.to_owned(),
             remaining_s: end.remaining_s,
             unless_left_s: end.unless_left_s,
             unix_s: end.remaining_s.map(|seconds| unix_s + seconds),
@@ -322,17 +352,21 @@ fn likely(report: &Report) -> Option<LikelyProgress> {
     report.window.progress.as_ref()?.likely
 }
 
-/// A sentence about that of which an end by iterations does not tell.
-fn caution(end: &End, report: &Report) -> Option<String> {
+/// True of an end by iterations alone of a loop which lies in another one.
+fn is_of_inner_loop(end: &End, report: &Report) -> bool {
+    let is_by_iterations = matches!(end.method, Method::Iterations | Method::AtMost | Method::Apart);
+    is_by_iterations && report.window.is_of_inner_loop()
+}
+
+/// Sentences about that of which an end by iterations does not tell.
+fn cautions(end: &End, report: &Report) -> Vec<String> {
     if end.method == Method::History {
-        return None;
+        return Vec::new();
     }
-    if likely(report).is_some() {
-        return Some(ONLY_LIKELY.to_owned());
-    }
-    let is_inside = report.window.main_loop.as_ref().is_some_and(|main| main.number.contains('.'));
-    Some(match is_inside {
-        true => "this is the end of a loop that lies in another one, which may enter it again".to_owned(),
-        false => "this is the end of the main loop: what the program does behind it comes on top".to_owned(),
-    })
+    let likely = likely(report).map(|_| ONLY_LIKELY);
+    let behind = match is_of_inner_loop(end, report) {
+        true => Some(IN_ANOTHER),
+        false => likely.is_none().then_some(BEHIND),
+    };
+    likely.into_iter().chain(behind).map(str::to_owned).collect()
 }

@@ -126,6 +126,12 @@ pub enum NoIterations {
         /// World ranks, ascending.
         ranks: Vec<u32>,
     },
+    /// It runs in calls of a function that calls itself, all of which are parts of one pass of a loop around.
+    #[error("it runs in calls of {function}, which calls itself: its passes are those of several loops")]
+    InRecursion {
+        /// The function.
+        function: String,
+    },
     /// Other loops communicate.
     #[error("no stack in it is in MPI")]
     NotInMpi,

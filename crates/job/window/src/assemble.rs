@@ -119,6 +119,7 @@ pub(crate) fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> W
         loop_description: facts.loop_description.clone(),
         marker_path: facts.marker_path.clone(),
         main_loop: facts.main_loop.clone(),
+        loops_around: None,
         progress: None,
         from_first_call: None,
         begins_late: None,

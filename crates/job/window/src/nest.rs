@@ -126,6 +126,8 @@ pub struct NestLoop {
     /// The loops of the same function that the ranks are in instead of which no stack is in this one itself, on other sides of a
     /// branch: one rank sends what another receives. None if some are elsewhere.
     pub instead: Vec<Vec<u32>>,
+    /// A function that calls itself, between it and the known loops around it.
+    pub in_recursion: Option<FunctionId>,
 }
 
 /// Why loops around are not known or mean nothing.
@@ -176,7 +178,8 @@ impl Nest {
 
 /// Finds the loops that at least [`SHARE_MIN`] of `stacks` are in.
 pub fn find_nest(stacks: &[SeenStack], binary: &dyn Binary) -> Nest {
-    let mut search = Search { stacks, binary, recursive: recursive(stacks, binary), nest: Nest::default() };
+    let mut search =
+        Search { stacks, binary, recursive: recursive(stacks, binary), nest: Nest::default(), in_recursion: None };
     let mut together: Vec<&SeenStack> = stacks.iter().collect();
     for depth in 0.. {
         let Some((function, most)) = most_common(&together, depth) else { break };
@@ -226,6 +229,8 @@ struct Search<'a> {
     binary: &'a dyn Binary,
     recursive: BTreeSet<FunctionId>,
     nest: Nest,
+    /// The function that calls itself and lies in a known loop, once there was one.
+    in_recursion: Option<FunctionId>,
 }
 
 impl Search<'_> {
@@ -245,6 +250,9 @@ impl Search<'_> {
             let why = Unusable::Recursive(function);
             if !self.nest.unusable.contains(&why) {
                 self.nest.unusable.push(why);
+            }
+            if !self.nest.loops.is_empty() {
+                self.in_recursion.get_or_insert(function);
             }
             return;
         }
@@ -332,6 +340,7 @@ impl Search<'_> {
             is_seen_in_mpi: any_below(&[Origin::Mpi]),
             ranks_without: ranks.difference(&with).copied().collect(),
             instead: Vec::new(),
+            in_recursion: self.in_recursion,
         })
     }
 }

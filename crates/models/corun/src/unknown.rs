@@ -37,6 +37,9 @@ pub enum Unknown {
         /// The window's words.
         explanation: String,
     },
+    /// The job may go on when its loop ends.
+    #[error("its loop lies in another one, which may enter it again")]
+    InnerLoop,
     /// The report is reduced.
     #[error("its report has only ranks that stand out: measure it with --all-ranks")]
     RanksLeftOut,

@@ -58,7 +58,7 @@ pub fn job(options: &JobForecastOptions, store: &Option<PathBuf>, command_ns: u6
     if options.until_end {
         way.wait_for_end(&made)?;
     }
-    let is_expected = made.end.as_ref().is_ok_and(|end| end.remaining_s.is_some()) && !made.is_only_likely();
+    let is_expected = made.end.as_ref().is_ok_and(|end| end.remaining_s.is_some()) && made.why_not_claimed().is_none();
     Ok(if is_expected { way.departed.get() } else { PARTIAL.max(way.departed.get()) })
 }
 
@@ -250,23 +250,18 @@ fn likely_way(made: &JobMade) -> Option<String> {
 }
 
 fn end_lines(end: &End, made: &JobMade) -> Vec<String> {
+    let it = if made.is_of_inner_loop() { "its loop " } else { "" };
     let first = match end.remaining_s {
         Some(remaining) => format!(
-            "ends in {} (90%: {} to {}; 99%: before {})",
+            "{it}ends in {} (90%: {} to {}; 99%: before {})",
             time(remaining),
             time(end.lower_s),
             time(end.upper_s),
             time(end.late_s)
         ),
-        None => format!(
-            "ends {}in at most {} (95%; 99%: {})",
-            end.unless_left_s
-                .map_or_else(String::new, |end| format!("in {} unless its loop is left before; ", time(end))),
-            time(end.upper_s),
-            time(end.late_s)
-        ),
+        None => format!("{it}ends in at most {} (95%; 99%: {})", time(end.upper_s), time(end.late_s)),
     };
-    let said = end.because.iter().chain(&made.caution);
+    let said = end.because.iter().chain(&made.cautions);
     let first = if made.is_only_likely() { format!("probably {first}") } else { first };
     let method = made.method().unwrap_or_default();
     [first, format!("by {method}:")].into_iter().chain(said.map(|line| format!("  {line}"))).collect()

@@ -167,6 +167,27 @@ fn iterations_that_other_code_may_change_claim_no_end() {
     assert!(kept.len() == 1 && kept[0].forecast.method == "likely iterations", "{kept:?}");
 }
 
+/// The job may go on for long when the loop has ended.
+#[test]
+fn a_loop_that_lies_in_another_one_claims_no_end() {
+    let site = Site::start();
+    let _agent = site.agent("n1");
+    let now = now_s();
+    let ask = |around: &[&str]| -> Value {
+        let mut report = ring(now - 210.0, now - 10.0, 200);
+        report.window.loops_around = Some(around.iter().map(|name| (*name).to_owned()).collect());
+        let job = site.keeps(7, &format!("ring{}", around.len()), report);
+        site.client("user:7").post("/v1/forecasts/job", &json!({ "job": job })).expect("hers")
+    };
+    assert_eq!((&ask(&[])["end"]["of"], &ask(&[])["likely_end"]), (&json!("main loop"), &Value::Null));
+    let found = ask(&["loop 1 of main"]);
+    assert!(found["end"].is_null() && found["iterations_done"] == 200, "{found}");
+    assert!(found["no_claim"].as_str().is_some_and(|why| why.contains("then or later")), "{found}");
+    let end = &found["likely_end"];
+    assert_eq!((&end["of"], &end["method"]), (&json!("inner loop"), &json!("inner iterations")), "{found}");
+    assert!((number(&end["remaining_s"]) - 790.0).abs() < 40.0, "{found}");
+}
+
 #[test]
 fn runs_of_others_count_without_their_names() {
     let site = Site::start();

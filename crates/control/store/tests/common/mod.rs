@@ -80,6 +80,7 @@ fn window(number: u32) -> Window {
         loop_description: None,
         marker_path: Vec::new(),
         main_loop: None,
+        loops_around: None,
         progress: None,
         from_first_call: None,
         begins_late: None,

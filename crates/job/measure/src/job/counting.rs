@@ -50,6 +50,7 @@ impl Aligned {
             synchronises: self.synchronises,
             description,
             main_loop: None,
+            around: None,
         }
     }
 }

@@ -20,6 +20,28 @@ const YOUNG_SECONDS: f64 = 10.0;
 const EACH_PASS: f64 = 0.9;
 const PASSES_MIN: u64 = 5;
 
+/// The mean of so many passes is known to better than this part of it, 95% interval, where all do about the same.
+const EVEN_PASSES_MIN: u64 = 100;
+const EVEN_MEAN_PART: f64 = 0.5;
+
+/// Says so where the mean time of many passes is not known, so different are they.
+pub(super) fn say_uneven(report: &mut Report) {
+    let estimate = report.time_per_iteration_s.as_ref();
+    let doubt = estimate.and_then(|found| uneven(found.samples, found.mean, found.half_width_95));
+    say(report, doubt.filter(|_| report.window.marker.is_some()));
+}
+
+fn uneven(passes: u64, mean_s: f64, half_width_s: Option<f64>) -> Option<String> {
+    let part = half_width_s.filter(|_| passes >= EVEN_PASSES_MIN)? / mean_s;
+    (part > EVEN_MEAN_PART).then(|| {
+        format!(
+            "the mean time of {passes} passes is known to {:.0}% only, so different are they: they may be parts of a step, large and \
+             small ones",
+            100.0 * part
+        )
+    })
+}
+
 /// Says so where no call of MPI was made in each pass of the loop, on no rank: `by_path` has calls of a function by one path.
 pub(super) fn say_calls_apart(report: &mut Report, by_path: &[(usize, u64)], functions: &[FunctionInfo]) {
     let passes = report.window.iterations.filter(|_| report.window.main_loop.is_some());
@@ -127,6 +149,16 @@ mod tests {
 
     fn rank(calls: &[u64]) -> Vec<(usize, u64)> {
         calls.iter().map(|calls| (0, *calls)).collect()
+    }
+
+    #[test]
+    fn passes_whose_mean_is_hardly_known_may_be_parts_of_a_step() {
+        let said = uneven(7035, 37.1e-6, Some(78e-6)).expect("a doubt");
+        assert!(said.starts_with("the mean time of 7035 passes is known to 210% only"), "{said}");
+        assert_eq!(
+            (uneven(7035, 37e-6, Some(4e-6)), uneven(10, 0.1, Some(0.2)), uneven(500, 0.1, None)),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub(super) struct MarkerCall {
     pub description: Option<String>,
     /// The loop itself, if its passes are counted.
     pub main_loop: Option<Box<LoopPlace>>,
+    /// The loops around it, outermost first; `None`: not looked at.
+    pub around: Option<Vec<String>>,
 }
 
 /// Finds what counts iterations.
@@ -153,7 +155,7 @@ pub(super) fn find(lead: &mut WindowLead) -> Result<Found, Error> {
 
 /// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
 fn of_nest(lead: &mut WindowLead, limits: Limits) -> Result<Option<Found>, Error> {
-    let Chosen { function, pass_s, description } = match nest::chosen(lead, limits.nothing_s)? {
+    let Chosen { function, pass_s, description, around } = match nest::chosen(lead, limits.nothing_s)? {
         Choice::Loop(chosen) => chosen,
         Choice::Left { name } => return Ok(Some(Found::Left { name })),
         Choice::Nothing => return Ok(None),
@@ -170,7 +172,7 @@ fn of_nest(lead: &mut WindowLead, limits: Limits) -> Result<Option<Found>, Error
     let begun_s = lead.seconds();
     match marked(lead, function, source, waiting)? {
         Ok(Marker::Call(call)) => {
-            let call = MarkerCall { description: Some(description), ..call };
+            let call = MarkerCall { description: Some(description), around: Some(around), ..call };
             Ok(Some(Found::Counts(Marker::Call(call))))
         }
         Ok(by_time @ Marker::Time { .. }) => Ok(Some(Found::Counts(by_time))),

@@ -17,7 +17,7 @@ use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use trimtab_session::{EITHER, each_of};
-use trimtab_types::report::LoopPlace;
+use trimtab_types::report::{FunctionGroup, LoopPlace};
 use trimtab_window::{
     Bursts, Counted, FunctionInfo, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
 };
@@ -65,6 +65,8 @@ pub(super) struct Chosen {
     pub pass_s: f64,
     /// The nest in a sentence.
     pub description: String,
+    /// The loops around it, outermost first.
+    pub around: Vec<String>,
 }
 
 impl Candidates {
@@ -210,6 +212,11 @@ impl Candidates {
         around.filter(|(index, one)| !one.is_part && !is_counted(*index)).map(said).collect()
     }
 
+    /// The loops around one of them, outermost first.
+    fn around(&self, index: usize) -> Vec<String> {
+        self.loops.iter().take(index).filter(|one| !one.is_part).map(|one| one.shown.clone()).collect()
+    }
+
     /// The loops around the one that was taken, or around the innermost one that was counted if none was.
     pub(super) fn around_taken(&self) -> Vec<LoopName> {
         let watched: Vec<Watched> = self.watched(&Mark::Auto).into_iter().filter(|one| !one.is_hidden).collect();
@@ -320,6 +327,8 @@ struct Count {
     bursts: Vec<Bursts>,
     /// Ranks pass each of them equally often, or not.
     in_step: Vec<InStep>,
+    /// Calls of MPI are measured: passes tell if there are any between.
+    counts_calls: bool,
     /// When the latest look was answered, seconds.
     seconds: f64,
 }
@@ -340,11 +349,17 @@ impl Count {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
         let (bursts, in_step) = (vec![Bursts::default(); watched.len()], vec![InStep::default(); watched.len()]);
-        Count { watched, functions, passed: Passed::default(), first: None, bursts, in_step, seconds: 0.0 }
+        let counts_calls = lead.facts.functions.iter().any(|function| function.group == FunctionGroup::Comm);
+        let (passed, first, seconds) = (Passed::default(), None, 0.0);
+        Count { watched, functions, passed, first, bursts, in_step, counts_calls, seconds }
     }
 
     /// Notes what a look has shown that was asked for at `asked_s` and answered at `seconds`.
-    fn note(&mut self, passed: Passed, asked_s: f64, seconds: f64) {
+    fn note(&mut self, mut passed: Passed, asked_s: f64, seconds: f64) {
+        if !self.counts_calls {
+            // Nobody knows: ranks that pass it equally often have to do.
+            passed.least.iter_mut().for_each(|least| least.with_mpi = least.passes);
+        }
         self.first.get_or_insert_with(|| (asked_s, passed.most.clone()));
         for (in_step, (least, most)) in self.in_step.iter_mut().zip(passed.least.iter().zip(&passed.most)) {
             in_step.look(least.passes, *most);
@@ -396,9 +411,12 @@ impl Count {
         self.watched.iter().enumerate().map(one).collect()
     }
 
-    /// Ranks pass a loop equally often. Where they are in several loops, one may hand out what the others do.
+    /// Ranks pass a loop equally often. Where they are in several loops, one may hand out what the others do; and a loop without
+    /// calls of MPI is none of all ranks together, unless they are seen to do so.
     fn is_in_step(&self, position: usize) -> bool {
-        !self.watched[position].is_several || self.in_step.get(position).is_some_and(|one| one.is_seen(self.seconds))
+        let one = &self.watched[position];
+        let is_with_calls = one.is_seen_in_mpi || self.counts_calls;
+        (is_with_calls && !one.is_several) || self.in_step.get(position).is_some_and(|one| one.is_seen(self.seconds))
     }
 
     /// The outermost loop inside of `taken`, or that one, of which the asked iterations fit into the time that is left.
@@ -470,7 +488,8 @@ pub(super) fn chosen(lead: &mut WindowLead, limit_s: f64) -> Result<Choice, Erro
                 }
                 lead.candidates.taken = Some(count.watched[fitting].index);
                 let (function, pass_s) = (count.functions[fitting], count.passed.pass_s[fitting]);
-                return Ok(Choice::Loop(Chosen { function, pass_s, description }));
+                let around = lead.candidates.around(count.watched[fitting].index);
+                return Ok(Choice::Loop(Chosen { function, pass_s, description, around }));
             }
             LoopChoice::Wait => {}
         }
@@ -753,6 +772,7 @@ mod tests {
                     first: None,
                     bursts,
                     in_step: vec![InStep::default()],
+                    counts_calls: true,
                     seconds: 0.0,
                 };
                 for (least, most) in looks {
@@ -770,6 +790,34 @@ mod tests {
             let is_said = said.contains("passed theirs 30 to 90 times in 2.0 s");
             assert!(!is_taken && is_said, "a worker and who hands out: {said}");
         }
+    }
+
+    /// Where only files are measured, nobody sees calls of MPI between two passes.
+    #[test]
+    fn without_probes_of_mpi_a_loop_of_all_ranks_is_one_that_they_pass_equally_often() {
+        let mut sampled = node(5, &["a"]);
+        sampled.loops[0].is_seen_in_mpi = false;
+        let watched = Candidates::common(std::iter::once(sampled)).watched(&Mark::Auto);
+        let choice = |looks: &[(u64, u64)], counts_calls: bool| {
+            let mut count = Count {
+                watched: watched.clone(),
+                functions: vec![0],
+                passed: Passed::default(),
+                first: None,
+                bursts: vec![Bursts::default()],
+                in_step: vec![InStep::default()],
+                counts_calls,
+                seconds: 0.0,
+            };
+            for (least, most) in looks {
+                let least = vec![Passes { passes: *least, with_mpi: 0 }];
+                count.note(Passed { least, most: vec![*most], pass_s: vec![0.1] }, 2.0, 2.0);
+            }
+            choose_loop(&count.counted(&BTreeSet::new(), false), 2.0, 6.0)
+        };
+        assert_eq!(choice(&[(1, 1), (12, 12)], false), LoopChoice::Take(0));
+        assert_eq!(choice(&[(1, 1), (12, 40)], false), LoopChoice::Nothing, "each rank has its own");
+        assert_eq!(choice(&[(1, 1), (12, 12)], true), LoopChoice::Nothing, "none has a call");
     }
 
     /// A program may call MPI at its end only.
@@ -848,6 +896,7 @@ mod tests {
             first: None,
             bursts,
             in_step: vec![],
+            counts_calls: true,
             seconds: 2.0,
         };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
@@ -868,6 +917,7 @@ mod tests {
                 first: None,
                 bursts,
                 in_step: vec![],
+                counts_calls: true,
                 seconds: 0.0,
             };
             for (passes, asked_s, seconds) in looks {
@@ -935,6 +985,7 @@ mod tests {
             functions: vec![1, 2],
             first: None,
             in_step: vec![],
+            counts_calls: true,
             seconds: 2.0,
             bursts: vec![Bursts::default(); 2],
             passed: Passed {

@@ -73,10 +73,12 @@ pub(super) fn report(
         named_paths,
     };
     let (mut report, most_calls) = assembled(&input, reduced.as_ref());
+    report.window.loops_around = loops_around(marker);
     report.window.from_first_call = from_first_call(lead);
     report.window.begins_late = begins_late(&report, options);
     report.warnings.extend(report.window.begins_late.as_ref().map(late_warning));
     doubts::say_left(&mut report);
+    doubts::say_uneven(&mut report);
     doubts::say_calls_apart(&mut report, &most_calls, &input.functions);
     // Looks at stacks are pauses, too.
     report.cost.add_pauses(lead.candidates.pause_us_max, lead.candidates.pause_us_total);
@@ -255,6 +257,11 @@ fn marker_source(marker: &Marker) -> MarkerSource {
         Marker::Time { .. } => MarkerSource::Time,
         Marker::Call(call) => call.source,
     }
+}
+
+fn loops_around(marker: &Marker) -> Option<Vec<String>> {
+    let Marker::Call(call) = marker else { return None };
+    call.main_loop.as_ref().and(call.around.clone())
 }
 
 fn loop_description(marker: &Marker, left: &[LeftLoop]) -> Option<String> {

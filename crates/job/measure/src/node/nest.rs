@@ -480,7 +480,7 @@ fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopNam
 /// Why the passes of a loop can't be iterations, and the function by which it can be told that there are none.
 fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, number: &[u32], any_in_mpi: bool) -> SampledLoop {
     let known = SampledLoop { number: number.to_vec(), ..SampledLoop::default() };
-    if let Some(why) = no_iterations(nest, one, any_in_mpi) {
+    if let Some(why) = no_iterations(sampler, nest, one, any_in_mpi) {
         return SampledLoop { why_not: Some(why), ..known };
     }
     let (modules, _) = sampler.modules_of(one.function);
@@ -495,12 +495,15 @@ fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, number: &[u32], 
 }
 
 /// Why its passes would be none, counted or not.
-fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<NoIterations> {
+fn no_iterations(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<NoIterations> {
     if nest.interpreter().is_some() {
         return Some(NoIterations::Interpreted);
     }
     if !one.ranks_without.is_empty() && one.instead.is_empty() {
         return Some(NoIterations::NotOfRanks { ranks: one.ranks_without.clone() });
+    }
+    if let Some(function) = one.in_recursion {
+        return Some(NoIterations::InRecursion { function: sampler.name(function) });
     }
     // It may be passed so often that counting would be felt.
     (any_in_mpi && !one.is_seen_in_mpi).then_some(NoIterations::NotInMpi)

@@ -141,6 +141,20 @@ fn functions_around_whose_loops_are_not_known_are_told() {
     assert_eq!(find_nest(&vec![stack(0, &inside); 5], &Program::nested()).unknown_around(), None);
 }
 
+/// As of a solver that works on planes by calling itself for them: their loops are parts of a step.
+#[test]
+fn loops_between_which_and_a_known_one_a_function_calls_itself_are_told() {
+    let function = |start| FunctionId { module: 0, start: FileAddr(start) };
+    let calls = [MAIN + 0x20, SOLVE + 4, SOLVE + 4, COMPUTE + 0x20, SEND];
+    let nest = find_nest(&vec![stack(0, &calls); 5], &Program::nested());
+    assert_eq!(names(&nest), ["1000:[1] 1.00", "4000:[1] 1.00"]);
+    let between = |nest: &Nest| nest.loops.iter().map(|one| one.in_recursion).collect::<Vec<Option<FunctionId>>>();
+    assert_eq!(between(&nest), [None, Some(function(SOLVE))]);
+    // Around all known loops it may run a script.
+    let nest = find_nest(&vec![stack(0, &calls[1..]); 5], &Program::nested());
+    assert_eq!(between(&nest), [None]);
+}
+
 #[test]
 fn loops_that_mean_something_else_are_named_as_such() {
     let function = |start| FunctionId { module: 0, start: FileAddr(start) };

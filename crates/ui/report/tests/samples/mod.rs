@@ -342,6 +342,7 @@ pub fn everything() -> Report {
         }),
         explanation: "by its counter, which moved by one step in each pass".into(),
     });
+    report.window.loops_around = Some(vec!["loop 1 of main at md.c:20".into()]);
     report.window.main_loop = Some(LoopPlace {
         function: "solve".into(),
         number: "1".into(),
@@ -797,6 +798,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
         marker_path: Vec::new(),
         main_loop: None,
+        loops_around: None,
         progress: None,
         from_first_call: None,
         begins_late: None,
