@@ -22,6 +22,8 @@ pub const SHARE_MIN: f64 = 0.5;
 const RECURSIVE_SHARE_MIN: f64 = 0.1;
 /// Passes after which a loop repeats.
 pub const PASSES_MIN: u64 = 3;
+/// Passes of a loop in one of the loop around it that may be stages of a step, as those of a Runge-Kutta method.
+const STAGES_MAX: u64 = 4;
 /// The outermost loop is given so many seconds, or as long as the innermost one takes for [`PASSES_MIN`] passes.
 pub const NEST_SECONDS: f64 = 2.0;
 /// The part of `--max-seconds` that may pass until a loop is chosen.
@@ -410,7 +412,8 @@ pub enum LoopChoice {
 
 /// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
 /// passes if that is longer, and at most a third of `max_s`, or half of it where no loop has been passed more often than twice. `loops` are those of a nest, outermost first, after `elapsed_s`.
-/// One that is passed as often as the one inside of it is waited for as long as that. Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other. A loop around one that
+/// One that is passed as often as the one inside of it is waited for as long as that, and so is one in each of whose passes that is
+/// passed at most four times: these are the stages of a step. Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other. A loop around one that
 /// was left is given all of that time, as long as three passes of it may fit.
 pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
     let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
@@ -436,10 +439,13 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
     let is_awaited = |index: &usize| {
         repeating.is_none_or(|inside| *index < inside) && loops[*index].may_come_around(elapsed_s, limit_s)
     };
-    // One that has passed as often as the one inside of it, but for the pass that goes on, is the next to repeat.
+    // One that has passed as often as the one inside of it, but for the pass that goes on, is the next to repeat. So is one of whose
+    // passes that one's are stages.
     let passes = |index: usize| loops[index].passes.map_or(0, |counted| counted.passes);
     let is_abreast = |index: &usize| {
-        let is_next = |inside| *index < inside && passes(*index) + 1 >= passes(inside);
+        let own = passes(*index);
+        let stages = if own > 0 { STAGES_MAX * (own + 1) } else { 0 };
+        let is_next = |inside| *index < inside && passes(inside) <= stages.max(own + 1);
         repeating.is_some_and(is_next) && !loops[*index].is_in_bursts
     };
     let is_any_awaited = may_be_main.iter().any(|index| is_awaited(index) || is_abreast(index));

@@ -94,6 +94,25 @@ fn iterations_are_passes_of_the_loop() {
     }
 }
 
+/// A step that is passed twice in the time that others are given, while its stages repeat, is waited for; and the loop around it,
+/// which goes round once, is told.
+#[test]
+fn a_slow_step_is_taken_and_not_its_stages() {
+    let _alone = alone();
+    let home = Home::new();
+    let stages = Program { source: "stages.c", wrapper: "mpicc", function: "run" };
+    let mut job = started(&compiled(&home, &stages, Mpi::OpenMpi, &["-O2", "-g"]), Mpi::OpenMpi);
+    let texts = snapshots(&mut job);
+    let (code, report) = home.attach(job.pid(), "--iterations 2 --max-seconds 60").expect("a report");
+    assert_eq!((code, report.window.valid), (0, true), "{:?} {:?}", report.window, report.warnings);
+    let taken = report.window.main_loop.clone().expect("a loop");
+    assert_eq!(taken.function, "run", "{:?}", report.window);
+    assert_eq!(calls(&report, "MPI_Allreduce").0, u64::from(RANKS) * 2 * 2, "{:?}", report.window);
+    let around = report.window.loops_around.clone().expect("it was looked at");
+    assert!(around.len() == 1 && around[0].contains("main"), "{around:?}");
+    assert_unchanged(&texts, "stages");
+}
+
 /// Without hints the loop of the steps is found, whatever the calls in it repeat, and a job's windows keep to it.
 #[test]
 fn the_programs_loop_is_taken_without_hints() {
