@@ -151,8 +151,8 @@ pub struct Options {
     pub loops: Vec<LoopName>,
     /// Function and index of an argument to sum.
     pub arguments: Vec<(String, u8)>,
-    /// Libraries whose functions are no place where calls come from, as those of MPI's bindings are not: names of files or
-    /// ends of paths.
+    /// Libraries whose functions are no place where calls come from, as those of MPI's bindings are not, by names of files or ends
+    /// of paths; and such functions.
     pub wrappers: Vec<String>,
     /// Trace records to keep per function.
     pub detail: u64,

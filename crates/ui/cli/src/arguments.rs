@@ -715,8 +715,9 @@ pub struct WindowOptions {
     /// A further function to measure: NAME[@LIB], with * and ?
     #[arg(long, value_name = "NAME[@LIB]")]
     pub function: Vec<String>,
-    /// A library of wrappers: calls of MPI come from its callers, not from it; its file name or the end of its path
-    #[arg(long, value_name = "LIB")]
+    /// A library of wrappers, by its file name or the end of its path, or a function: calls of MPI come from its callers, not
+    /// from it
+    #[arg(long, value_name = "LIB|FUNCTION")]
     pub wrapper: Vec<String>,
     /// Show whole paths: by which the program comes to the call that counts iterations, and to its communication
     #[arg(long)]

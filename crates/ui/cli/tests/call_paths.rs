@@ -226,13 +226,17 @@ fn callers_of_a_library_of_wrappers_are_told_apart() {
     let search = [format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())];
     let lines =
         [("solve", line_of("callers.c", CALLERS, "/* solver")), ("norm", line_of("callers.c", CALLERS, "/* own"))];
-    for (mpi, options) in [(Mpi::Mpich, "-O0"), (Mpi::OpenMpi, "-O2"), (Mpi::Mpich, "-O3")] {
+    // A short function that is called as what it calls is passed through, whatever the user says.
+    for (mpi, options, inner) in
+        [(Mpi::Mpich, "-O0", "inner"), (Mpi::OpenMpi, "-O2", "inner_MPI_Allreduce"), (Mpi::Mpich, "-O3", "inner")]
+    {
+        let named = format!("-Dinner={inner}");
         let library = compiled(
             &home,
             (mpi, "mpicc"),
             "liblayers.so",
             LAYERS,
-            &[options, "-fno-optimize-sibling-calls", "-shared", "-fPIC"],
+            &[options, &named, "-fno-optimize-sibling-calls", "-shared", "-fPIC"],
         );
         let own = ["-g", options, "-fno-optimize-sibling-calls", &search[0], &search[1], "-llayers"];
         let program = compiled(&home, (mpi, "mpicc"), "callers", CALLERS, &own);
@@ -245,10 +249,16 @@ fn callers_of_a_library_of_wrappers_are_told_apart() {
         let in_library =
             report.window.marker_path[..3].iter().all(|frame| frame.module == "liblayers.so" && !frame.own);
         assert!(in_library, "{name}: {:?}", report.window.marker_path);
+        let functions = ["--wrapper inner", "--wrapper middle", "--wrapper outer"].join(" ");
+        let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --function step {functions}"));
+        check(&report, "step", &lines, &format!("{name}, by functions"));
         // Nobody has said that it is one of wrappers: its calls are its own.
         let report = window(&home, &mut job, &format!("--iterations {ITERATIONS} --function step"));
         let path = &report.window.marker_path;
-        assert!(path.len() == 1 && path[0].module == "liblayers.so", "{name}: {path:?}");
+        let own = if inner == "inner" { inner } else { "middle" };
+        let last = path.last().expect("a frame");
+        assert!(last.own && last.module == "liblayers.so" && last.function == own, "{name}: {path:?}");
+        assert_eq!(path.len(), if inner == "inner" { 1 } else { 2 }, "{name}: {path:?}");
         drop(library);
     }
 }

@@ -95,14 +95,18 @@ impl Rules {
                 function: super::places::function_name(module, call),
                 why: "it was called as a signal handler",
             },
-            Owner::Foreign => match caller_rules(module.loaded.file.bytes(), image, call).ok().flatten() {
-                Some(rules) => packed(&rules).map_or_else(|why| lost(module, call, why), Verdict::Up),
-                None => lost(module, call, "no unwind table says where its caller is"),
-            },
+            Owner::Wrapper => up(module, call).map_or(Verdict::Own, Verdict::Up),
+            Owner::Foreign => up(module, call).map_or_else(|why| lost(module, call, why), Verdict::Up),
         };
         self.verdicts.insert(key, verdict.clone());
         verdict
     }
+}
+
+/// The rule by which the caller of a function is found, or why there is none.
+fn up(module: &trimtab_session::Module, call: FileAddr) -> Result<u64, &'static str> {
+    let rules = caller_rules(module.loaded.file.bytes(), &module.loaded.image, call).ok().flatten();
+    packed(&rules.ok_or("no unwind table says where its caller is")?)
 }
 
 fn lost(module: &trimtab_session::Module, call: FileAddr, why: &'static str) -> Verdict {

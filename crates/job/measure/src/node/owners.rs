@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use trimtab_mpi::{canonical, is_mpi_module};
 use trimtab_session::Module;
-use trimtab_symbols::imported_names;
+use trimtab_symbols::{demangle_name, imported_names};
 use trimtab_types::FileAddr;
 
 /// Libraries of the system and of compilers, by the beginning of their names.
@@ -47,8 +47,13 @@ const SCOPES: [&str; 4] = ["_ZN3MPI", "_ZNK3MPI", "_ZN5boost3mpi", "_ZNK5boost3m
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Program,
+    /// The program's, as a wrapper of one of MPI's functions: calls come from its caller, if that is found.
+    Wrapper,
     Foreign,
 }
+
+/// Bytes of a function that does little more than call one of MPI's.
+const WRAPPER_BYTES_MAX: u64 = 512;
 
 /// The owners of functions, as far as they were asked for.
 #[derive(Debug)]
@@ -58,7 +63,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// `wrappers` are modules that the user named: file names or ends of paths.
+    /// `wrappers` are modules that the user named, by file names or ends of paths, and functions.
     pub(super) fn new(wrappers: &[String]) -> Self {
         Owners { wrappers: wrappers.to_vec(), modules: HashMap::new() }
     }
@@ -77,14 +82,29 @@ impl Owners {
         };
         let image = &module.loaded.image;
         let function = image.function_at(call).or_else(|| image.fragment_at(call));
-        match owner {
+        let Some(function) = function.filter(|_| owner == Owner::Program) else { return owner };
+        let any = |is: &dyn Fn(&String) -> bool| function.names.iter().any(is);
+        let is_short = (1..=WRAPPER_BYTES_MAX).contains(&function.size);
+        match () {
             // A library of MPI's may be linked into the program, as may wrappers of its functions.
-            Owner::Program if function.is_some_and(|function| function.names.iter().any(|name| is_binding(name))) => {
-                Owner::Foreign
-            }
-            owner => owner,
+            () if any(&|name| is_binding(name) || is_named_function(wrappers, name)) => Owner::Foreign,
+            () if is_short && any(&|name| wraps_by_name(name)) => Owner::Wrapper,
+            () => Owner::Program,
         }
     }
+}
+
+/// True if a symbol is that of a function which the user named, as its author wrote it or as the symbol is.
+fn is_named_function(wrappers: &[String], symbol: &str) -> bool {
+    let is_it = |named: &String| named == symbol || demangle_name(symbol).as_ref() == Some(named);
+    wrappers.iter().any(is_it)
+}
+
+/// True if a function is called as one of MPI's with something before it: `hypre_MPI_Waitall`.
+fn wraps_by_name(symbol: &str) -> bool {
+    let name = symbol.split(['@', '.']).next().unwrap_or(symbol);
+    let places = ["_MPI_", "_mpi_"].iter().filter_map(|part| name.find(part));
+    places.into_iter().any(|at| at > 0 && canonical(&name[at + 1..]).is_some())
 }
 
 /// True if a path is one that the user named: by the file's name, or the end of its path.
@@ -162,6 +182,20 @@ mod tests {
         }
         for name in ["main", "my_send", "mpi_exchange_", "solve_", "MPIDemo", "_ZN4MPIX4sendEv", ""] {
             assert!(!is_binding(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn wrappers_have_the_name_of_what_they_call_or_are_named() {
+        for name in ["hypre_MPI_Waitall", "my_mpi_send_", "lib_MPI_Allreduce.constprop.0"] {
+            assert!(wraps_by_name(name) && !is_binding(name), "{name}");
+        }
+        for name in ["_mpi_send_", "MPI_Send", "test_mpi_exchange_", "bench_MPI_Bcast_all", "MPI", ""] {
+            assert!(!wraps_by_name(name), "{name}");
+        }
+        let wrappers = ["exchange".to_string(), "Comm::sum".to_string()];
+        for (symbol, expected) in [("exchange", true), ("_ZN4Comm3sumEd", true), ("exchange_", false), ("sum", false)] {
+            assert_eq!(is_named_function(&wrappers, symbol), expected, "{symbol}");
         }
     }
 
