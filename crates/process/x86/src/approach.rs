@@ -175,7 +175,10 @@ fn clock_pace(seen: &Seen, counter: Option<&[f64]>, way: f64) -> Option<Pace> {
     if let Some(step) = same {
         return Some(Pace { expected: step, slowest: step, fastest: step, is_at_most: false });
     }
-    let mean = mean.map_or(Some(None), |mean| mean.map(Some))?;
+    if mean == Some(None) {
+        return None;
+    }
+    let mean = mean.flatten();
     let halves = Halves::of(seen, counter)?;
     halves
         .changing_pace(mean)
@@ -314,6 +317,13 @@ mod tests {
         passes_left(&all, false).filter(|left| left.most < 900_000)
     }
 
+    /// The readings of a clock before and behind each of 1000 passes.
+    fn clock_of(step: &dyn Fn(usize) -> f64) -> Vec<f64> {
+        let mut clock = vec![0.0];
+        (0..1000).for_each(|pass| clock.push(clock[pass] + step(pass)));
+        clock
+    }
+
     #[test]
     fn a_clock_of_equal_steps_tells_its_end() {
         let clock = |pass: u64| (pass, 0.004 * pass as f64);
@@ -330,39 +340,21 @@ mod tests {
 
     #[test]
     fn a_clock_whose_steps_change_is_believed_beside_a_counter() {
-        let run = |step: &dyn Fn(usize) -> f64| {
-            let mut time = 0.0;
-            let mut clock = vec![0.0];
-            (0..1000).for_each(|pass| {
-                time += step(pass);
-                clock.push(time);
-            });
-            clock
-        };
-        let steady = run(&|pass| 0.01 + 0.0003 * (pass as f64).sin());
+        let steady = clock_of(&|pass| 0.01 + 0.0003 * (pass as f64).sin());
         let found = beside_a_counter(&steady, &[400, 402, 405, 411, 420, 430]).expect("it is steady");
         assert!(!found.is_at_most && found.least < 570 && found.most > 570 && found.most < 650, "{found:?}");
     }
 
     #[test]
     fn a_clock_whose_steps_grow_tells_the_most() {
-        let run = |step: &dyn Fn(usize) -> f64| {
-            let mut time = 0.0;
-            let mut clock = vec![0.0];
-            (0..1000).for_each(|pass| {
-                time += step(pass);
-                clock.push(time);
-            });
-            clock
-        };
         let at = [400, 402, 405, 411, 420, 430];
         let told = |clock: &[f64]| {
             let alone = looks(&at.map(|pass| (pass, clock[pass as usize])), clock[clock.len() - 1], false);
             [beside_a_counter(clock, &at), passes_left(&alone, false)]
         };
         // Steps that grow, as those of a blast, and steps that have been the same for a while only.
-        let growing = run(&|pass| 1e-5 * (1.0 + pass as f64));
-        let late = run(&|pass| if pass < 300 { 1e-5 } else { 1e-3 * (1.0 + 0.01 * (pass as f64).sin()) });
+        let growing = clock_of(&|pass| 1e-5 * (1.0 + pass as f64));
+        let late = clock_of(&|pass| if pass < 300 { 1e-5 } else { 1e-3 * (1.0 + 0.01 * (pass as f64).sin()) });
         for clock in [growing, late] {
             for left in told(&clock) {
                 let left = left.expect("the most");
@@ -370,9 +362,9 @@ mod tests {
             }
         }
         // Steps that shrink may do so for ever.
-        let shrinking = run(&|pass| 0.99_f64.powi(pass as i32));
+        let shrinking = clock_of(&|pass| 0.99_f64.powi(pass as i32));
         assert_eq!(told(&shrinking), [None, None]);
-        let slower = run(&|pass| if pass < 300 { 1e-3 } else { 1e-4 * (1.0 + 0.01 * (pass as f64).sin()) });
+        let slower = clock_of(&|pass| if pass < 300 { 1e-3 } else { 1e-4 * (1.0 + 0.01 * (pass as f64).sin()) });
         assert_eq!(told(&slower)[0], None);
     }
 

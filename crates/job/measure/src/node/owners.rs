@@ -85,11 +85,13 @@ impl Owners {
         let Some(function) = function.filter(|_| owner == Owner::Program) else { return owner };
         let any = |is: &dyn Fn(&String) -> bool| function.names.iter().any(is);
         let is_short = (1..=WRAPPER_BYTES_MAX).contains(&function.size);
-        match () {
-            // A library of MPI's may be linked into the program, as may wrappers of its functions.
-            () if any(&|name| is_binding(name) || is_named_function(wrappers, name)) => Owner::Foreign,
-            () if is_short && any(&|name| wraps_by_name(name)) => Owner::Wrapper,
-            () => Owner::Program,
+        // A library of MPI's may be linked into the program, as may wrappers of its functions.
+        if any(&|name| is_binding(name) || is_named_function(wrappers, name)) {
+            Owner::Foreign
+        } else if is_short && any(&|name| wraps_by_name(name)) {
+            Owner::Wrapper
+        } else {
+            Owner::Program
         }
     }
 }
