@@ -179,6 +179,9 @@ pub struct Window {
     /// not looked at.
     #[serde(default)]
     pub loops_around: Option<Vec<String>>,
+    /// How far each of these was, by one look right after the window; empty: nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outer_progress: Vec<OuterProgress>,
     /// How far that loop was when the window ended; `None`: no loop counts iterations.
     #[serde(default)]
     pub progress: Option<LoopProgress>,
@@ -195,7 +198,11 @@ impl Window {
     /// True if the loop whose passes count lies in another one of the program, which may enter it again.
     pub fn is_of_inner_loop(&self) -> bool {
         let is_inside = |main: &LoopPlace| main.number.contains('.');
+        let is_in_last = |one: &OuterProgress| one.to_come_at_most == Some(0) && !one.is_likely;
+        // An end that is only likely may have come between the window and the look.
+        let is_sure = self.progress.as_ref().is_some_and(|progress| progress.remaining.is_some());
         match &self.loops_around {
+            _ if is_sure && !self.outer_progress.is_empty() && self.outer_progress.iter().all(is_in_last) => false,
             Some(around) => !around.is_empty(),
             None => self.main_loop.as_ref().is_some_and(is_inside),
         }
@@ -264,6 +271,25 @@ pub struct LoopProgress {
     pub likely: Option<LikelyProgress>,
     /// How this was known, and why not what is missing.
     pub explanation: String,
+}
+
+/// How far a loop around the main one was, by one look at the counters of its ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OuterProgress {
+    /// The loop, as `loops_around` has it.
+    pub name: String,
+    /// Passes completed; `None`: not known.
+    pub done: Option<u64>,
+    /// Passes to come behind the one that ranks were in; `None`: not known, or the loop may end before.
+    pub to_come: Option<u64>,
+    /// Passes to come if nothing ends it before; `None`: not known.
+    pub to_come_at_most: Option<u64>,
+    /// By a counter or bound that other code may change.
+    #[serde(default)]
+    pub is_likely: bool,
+    /// Why it is not known; `None`: it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 /// How far a loop was by a counter and a bound that did what a counting loop makes of them while they were seen, if nobody but

@@ -8,7 +8,7 @@
 use crate::limits::HELLO_BYTES;
 
 /// The protocol's version; raised when anything changes that an older program would misread.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 /// Every connection begins with this.
 const MAGIC: [u8; 8] = *b"trimtab\n";
 

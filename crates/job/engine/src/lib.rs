@@ -91,7 +91,8 @@ pub use trimtab_measure::{Functions, Listed};
 pub use trimtab_script::{ExplainedBody, FunctionPoints, How, ListedPoint, PointKind};
 pub use trimtab_session::{CodeLine, Patch, PatchRole, Piece, PieceRole, Refused, TailExit};
 
-/// The rule by which a loop is taken for an iteration, its passes, and ranks in words.
+/// The rule by which a loop is taken for an iteration, its passes, how far it is, and ranks in words.
+pub use trimtab_measure::{LoopCourse, SampledCourse};
 pub use trimtab_script::{LoopCount, LoopPasses, NotCounted};
 pub use trimtab_window::{NEST_SECONDS, PASSES_MIN, name_ranks};
 

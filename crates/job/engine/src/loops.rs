@@ -11,7 +11,7 @@ use crate::event::{Event, Stage};
 use crate::{Engine, descriptors};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use trimtab_measure::{NestSampler, counted_numbers, dotted, has_static_mpi, script_name};
+use trimtab_measure::{NestSampler, SampledCourse, counted_numbers, courses, dotted, has_static_mpi, script_name};
 use trimtab_script::{CountedLoops, LoopCount, LoopPoint, NotCounted, Summary, Target, line_at};
 use trimtab_track::{ProcFs, RankProcess, find_job_in};
 use trimtab_types::{FileAddr, Pid};
@@ -95,6 +95,8 @@ pub struct FoundLoop {
     pub ranks_without: Vec<u32>,
     /// Its passes, once they were counted.
     pub count: Option<LoopCount>,
+    /// How far it was behind the counting, unless that is known from its passes.
+    pub course: SampledCourse,
 }
 
 /// The loops that were seen on stacks.
@@ -127,6 +129,7 @@ impl<'c> Seen<'c> {
             share: one.share,
             ranks_without: one.ranks_without.clone(),
             count: passed.counts.get(index).cloned(),
+            course: SampledCourse::NotAsked,
         }
     }
 
@@ -210,6 +213,13 @@ impl Engine<'_> {
             true => Passed::default(),
             false => self.count(&seen, &targets, wanted)?,
         };
+        let mut loops: Vec<FoundLoop> = (0..seen.nest.loops.len()).map(|index| seen.found(index, &passed)).collect();
+        let (unusable, is_interpreted) = (
+            seen.nest.unusable.iter().map(|one| sampler.named(one).to_string()).collect(),
+            seen.nest.interpreter().is_some(),
+        );
+        let nest = seen.nest;
+        read_others(&mut sampler, &nest, &mut loops);
         let looked = sampler.cost();
         Ok(FoundLoops {
             targets,
@@ -219,9 +229,9 @@ impl Engine<'_> {
             stacks_known: sampler.stacks().len(),
             stacks_unknown: looked.unknown.clone(),
             pause_look_us_max: looked.pause_ns_max as f64 / 1e3,
-            loops: (0..seen.nest.loops.len()).map(|index| seen.found(index, &passed)).collect(),
-            unusable: seen.nest.unusable.iter().map(|one| sampler.named(one).to_string()).collect(),
-            is_interpreted: seen.nest.interpreter().is_some(),
+            loops,
+            unusable,
+            is_interpreted,
             counted_s: passed.counted_s,
             cost: passed.cost,
             choice: passed.choice,
@@ -254,6 +264,21 @@ impl Engine<'_> {
         };
         let out_of_step = looks.out_of_step(seen, &counts);
         Ok(Passed { counts, counted_s, cost, choice, out_of_step })
+    }
+}
+
+/// Reads how far those loops are of which counting did not tell it: where ranks stand in them now.
+fn read_others(sampler: &mut NestSampler, nest: &Nest, loops: &mut [FoundLoop]) {
+    let is_told = |count: &LoopCount| {
+        // One that is passed very often is in another pass in each look.
+        let is_fast = matches!(count.not_counted, Some(NotCounted::TooFast | NotCounted::Together { .. }));
+        is_fast || matches!(count.progress, Some(Ok(_)))
+    };
+    let is_open = |one: &FoundLoop| !one.count.as_ref().is_some_and(is_told);
+    let open: Vec<usize> = (0..loops.len()).filter(|index| is_open(&loops[*index])).collect();
+    let of_nest: Vec<&NestLoop> = open.iter().map(|index| &nest.loops[*index]).collect();
+    for (index, course) in open.iter().zip(courses(sampler, &of_nest)) {
+        loops[*index].course = course;
     }
 }
 

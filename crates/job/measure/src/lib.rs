@@ -34,7 +34,7 @@ pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
     Functions, Listed, NestSampler, NoCounter, PASSES_PER_SECOND_MAX, SamplingCost, WindowNode, called_mpi, chosen,
-    counted_numbers, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
+    counted_numbers, courses, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
     program_name, script_name, wait_for_start, wanted_files, what_counts,
 };
 pub use options::{
@@ -43,9 +43,9 @@ pub use options::{
 pub use part::Part;
 pub use reason::{NestUnknown, NoEnds, NoHold, NoIterations, NotYet};
 pub use request::{
-    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
-    OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,
-    WordSeen,
+    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopCourse, LoopEnds, LoopLeft,
+    LoopPasses, LoopSeen, OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled,
+    SampledCourse, SampledLoop, WindowId, WordSeen,
 };
 pub use runs::{Run, runs_of, value_of};
 pub use so_far::{CommSoFar, RankShare};

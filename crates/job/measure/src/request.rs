@@ -39,6 +39,8 @@ pub enum Request {
     /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in,
     /// and what this window has put in is taken out: [`Answer::Sampled`]. It needs no window.
     Sample(Box<Options>),
+    /// The same, and how far each of them is: [`Answer::Sampled`].
+    SampleCourses(Box<Options>),
     /// Have ranks that are yet to come out of `MPI_Init` wait there, those of these options: [`Answer::Standing`], how far they
     /// are. It belongs to no window.
     Gather(Box<Options>),
@@ -209,7 +211,7 @@ impl Request {
     /// The purpose of the request, as a reader is told that it was not answered.
     pub fn purpose(&self) -> &'static str {
         match self {
-            Request::Sample(_) | Request::SampleBeside(_) => "look at stacks",
+            Request::Sample(_) | Request::SampleCourses(_) | Request::SampleBeside(_) => "look at stacks",
             Request::Gather(_) | Request::EndGather(_) | Request::Go => "hold ranks behind MPI_Init",
             Request::Insert(_) | Request::InsertAnew(_) => "insert probes",
             Request::Describe { .. } => "describe the program",
@@ -448,6 +450,59 @@ pub struct SampledLoop {
     pub copies: u32,
     /// It is counted together with one before it, in which other ranks are in its place.
     pub is_part: bool,
+    /// How far it is.
+    pub course: SampledCourse,
+}
+
+/// An answer to how far a loop is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum SampledCourse {
+    /// Nobody asked.
+    #[default]
+    NotAsked,
+    /// The loop is so far.
+    Seen(LoopCourse),
+    /// That can't be told.
+    Unknown {
+        /// The reason, as part of a sentence.
+        why: String,
+    },
+}
+
+/// How far a loop is, by a look at the counters of its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopCourse {
+    /// Passes completed; `None`: it is not known with what its counter began.
+    pub done: Option<u64>,
+    /// Passes to come behind the one that ranks are in; at most so many if it may be left before.
+    pub to_come: u64,
+    /// It may be left before.
+    pub may_end_before: bool,
+    /// The code shows that nobody but the loop writes to its counter and bound.
+    pub is_sure: bool,
+}
+
+impl LoopCourse {
+    /// Of these ranks and others together, those that are behind; `None`: they are more than one pass apart.
+    pub fn joined(self, other: LoopCourse) -> Option<LoopCourse> {
+        let behind = if self.to_come >= other.to_come { self } else { other };
+        let (may_end_before, is_sure) = (self.may_end_before || other.may_end_before, self.is_sure && other.is_sure);
+        (self.to_come.abs_diff(other.to_come) <= 1).then_some(LoopCourse { may_end_before, is_sure, ..behind })
+    }
+}
+
+impl SampledCourse {
+    /// Of the ranks of this node and of another one.
+    pub fn joined(self, other: SampledCourse) -> SampledCourse {
+        match (self, other) {
+            (SampledCourse::Seen(one), SampledCourse::Seen(other)) => match one.joined(other) {
+                Some(both) => SampledCourse::Seen(both),
+                None => SampledCourse::Unknown { why: "ranks are in different passes of it".to_owned() },
+            },
+            (SampledCourse::Seen(_) | SampledCourse::NotAsked, other) => other,
+            (unknown, _) => unknown,
+        }
+    }
 }
 
 /// The ranks of a node, with probes in them.

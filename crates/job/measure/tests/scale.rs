@@ -282,7 +282,9 @@ impl Played {
                 size: Some(self.nodes * RANKS_OF_NODE),
                 ..Facts::default()
             })),
-            Request::Sample(_) | Request::SampleBeside(_) => Answer::Sampled(Sampled::default()),
+            Request::Sample(_) | Request::SampleCourses(_) | Request::SampleBeside(_) => {
+                Answer::Sampled(Sampled::default())
+            }
             Request::Time => Answer::Time { ticks_per_second: ticks_per_second() },
             Request::Look { .. } => Answer::Looked(Looked {
                 is_alive: true,

@@ -120,6 +120,7 @@ pub(crate) fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> W
         marker_path: facts.marker_path.clone(),
         main_loop: facts.main_loop.clone(),
         loops_around: None,
+        outer_progress: Vec::new(),
         progress: None,
         from_first_call: None,
         begins_late: None,

@@ -8,6 +8,7 @@ use crate::modules::Modules;
 use crate::obstacle::Obstacle;
 use crate::request::EITHER;
 use crate::sources::Sources;
+use crate::unwind::FrameRegisters;
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use trimtab_os::Memory;
@@ -88,6 +89,19 @@ pub struct LoopProgress {
     pub is_sure: bool,
     /// Passes left after a pass, this one included, as its tests were seen to come closer to their ends.
     pub seen: Option<(u64, PassesLeft)>,
+}
+
+/// How far a rank's loop was by a look at its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopStand {
+    /// Passes completed; `None`: it is not known with what its counter began.
+    pub done: Option<u64>,
+    /// Passes to come behind the one that it is in.
+    pub to_come: u64,
+    /// It may be left before.
+    pub may_end_before: bool,
+    /// The code shows that nobody but the loop writes to its counter and bound.
+    pub is_sure: bool,
 }
 
 impl LoopWatch {
@@ -267,18 +281,41 @@ impl LoopCounter {
     /// # Errors
     /// Why nothing can be said.
     pub fn of(modules: &Modules, begins: ProcAddr, number: &[u32]) -> Result<LoopCounter, NoReading> {
+        let counter = LoopCounter::at(modules, begins, number, &|inside, found| {
+            let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
+            seen_at(inside, number, &sites).map(|(_, site)| site)
+        })?;
+        if counter.how_far.is_sure() { Ok(counter) } else { Err(Unsure::Shared.into()) }
+    }
+
+    /// The same, to be read at the instruction that has its bytes at `within`: a call that is made in its passes. Other code may
+    /// change it.
+    ///
+    /// # Errors
+    /// Why nothing can be said.
+    pub fn within(
+        modules: &Modules,
+        begins: ProcAddr,
+        number: &[u32],
+        within: ProcAddr,
+    ) -> Result<LoopCounter, NoReading> {
+        LoopCounter::at(modules, begins, number, &|_, _| Ok(within))
+    }
+
+    fn at(
+        modules: &Modules,
+        begins: ProcAddr,
+        number: &[u32],
+        site: &dyn Fn(&Inside<'_>, &Loop) -> Result<ProcAddr, NoReading>,
+    ) -> Result<LoopCounter, NoReading> {
         let (files, module) = (DebugFiles::of(modules), modules.at(begins));
         let sections = DebugSections::of(&files);
         let sources = Sources::of(&sections);
         let function = module.and_then(|module| module.loaded.image.function_at(module.bias.to_file(begins)));
         modules.look_inside(begins, |inside| {
             let found = inside.flow.loop_numbered(number).ok_or(Obstacle::NoLoop)?;
-            let (sites, _) = inside.loop_pass(found).map_err(Obstacle::from)?;
-            let (found, site) = seen_at(inside, number, &sites)?;
+            let site = site(inside, found)?;
             let how_far = inside.how_far(found, site, (function.is_some_and(is_fortran), &sources))?;
-            if !how_far.is_sure() {
-                return Err(Unsure::Shared.into());
-            }
             Ok(LoopCounter { how_far, site })
         })?
     }
@@ -296,6 +333,30 @@ impl LoopCounter {
     /// The place by which it is seen that the loop begins anew, the value there, and whether only its lower half counts.
     pub fn begins_with(&self) -> Option<(usize, u64, bool)> {
         self.how_far.begins_with()
+    }
+
+    /// How far the loop is by one look at a frame that stands at its site, in a process whose files lie `shift` bytes
+    /// behind where it was looked for; `None`: its values can't be read, or fit no such loop.
+    pub fn stand(&self, frame: &FrameRegisters, memory: &Memory, shift: i64) -> Option<LoopStand> {
+        let load = |address: u64, bytes| load_word(memory, address, bytes);
+        let behind = |register, offset| Some(frame.value(register)?.wrapping_add_signed(offset));
+        let value = |place| match place {
+            ReadablePlace::Register(number) => frame.value(number),
+            ReadablePlace::Frame { register, offset, bytes } => load(behind(register, offset)?, bytes),
+            ReadablePlace::Fixed { address, bytes } => load(address.0.wrapping_add_signed(shift), bytes),
+            ReadablePlace::Behind { register, slot, offset, bytes } => {
+                let pointer = load(behind(register, slot)?, size_of::<u64>() as u32)?;
+                load(pointer.wrapping_add_signed(offset), bytes)
+            }
+        };
+        let mut read = [0; NOTED_FIRST];
+        for (word, place) in read.iter_mut().zip(self.places()) {
+            *word = place.map_or(Some(0), value)?;
+        }
+        let (read, how_far) = (self.how_far.with_bound(read, &load)?, &self.how_far);
+        let to_come = how_far.remaining(read)?.checked_sub(1)?;
+        let (may_end_before, is_sure) = (how_far.may_end_before(), how_far.is_sure());
+        Some(LoopStand { done: how_far.done(read), to_come, may_end_before, is_sure })
     }
 
     /// How far the loop is, from readings in two of its passes, by the passes' numbers.

@@ -90,7 +90,7 @@ pub use debug_files::{DebugFiles, DebugSections};
 pub use gather::{Gathering, TakeOver};
 pub use given::GivenFunctions;
 pub use handlers::FaultHandlers;
-pub use how_far::{LoopCounter, LoopProgress, LoopWatch, NoReading, Read, TestLooks};
+pub use how_far::{LoopCounter, LoopProgress, LoopStand, LoopWatch, NoReading, Read, TestLooks};
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]
 pub use image_cache::{branches_from, branches_to_bytes};
@@ -120,3 +120,4 @@ pub use target::Removal;
 pub use trimtab_plan::{FunctionBodies, Patch, PatchRole, Piece, PieceRole, Plan};
 pub use trimtab_x86::{CodeLine, disassemble};
 pub use trimtab_x86::{Edge, Loop};
+pub use unwind::FrameRegisters;

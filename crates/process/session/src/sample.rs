@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::image_cache::ImageCache;
 use crate::modules::Modules;
 use crate::not_callable::NotUnwound;
-use crate::unwind::{KnownRules, Standing, Walk};
+use crate::unwind::{FrameRegisters, KnownRules, Standing, Walk};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use trimtab_os::{MappingTable, Memory, Stopped, Thread};
@@ -24,7 +24,7 @@ const FRAMES_MAX: usize = 4096;
 const RED_ZONE_BYTES: u64 = 128;
 
 /// One function on a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackFrame {
     /// Number of its module.
     pub module: usize,
@@ -32,6 +32,8 @@ pub struct StackFrame {
     pub function: FileAddr,
     /// Where it is: at its call of the next one, or where the thread was held.
     pub at: FileAddr,
+    /// Its registers there; `None`: they are not known.
+    pub registers: Option<FrameRegisters>,
 }
 
 /// A look at a stack.
@@ -70,6 +72,11 @@ impl StackSampler {
     /// The modules that were read so far. Their numbers hold until the next look.
     pub fn modules(&self) -> &Modules {
         &self.modules
+    }
+
+    /// Memory of the process.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The process.
@@ -131,7 +138,8 @@ impl StackSampler {
             });
             let around = around.or_else(|| image.function_at(standing.address).map(|function| function.addr));
             let function = around.or_else(|| image.frame_at(standing.address).map(|frame| frame.addr));
-            StackFrame { module: standing.module, function: function.unwrap_or(standing.address), at: standing.address }
+            let Standing { module, address: at, registers } = *standing;
+            StackFrame { module, function: function.unwrap_or(at), at, registers }
         };
         found.iter().rev().map(frame).collect()
     }

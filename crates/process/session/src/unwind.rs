@@ -32,6 +32,31 @@ pub(crate) struct Standing {
     pub module: usize,
     /// The instruction it is at: for all but the innermost, the last byte of the call.
     pub address: FileAddr,
+    /// Its registers there; `None`: they were not followed, or from a guess.
+    pub registers: Option<FrameRegisters>,
+}
+
+/// The registers of a function that has called another one, as far as tables tell them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRegisters {
+    /// The stack pointer, right before the call.
+    pub(crate) stack: u64,
+    /// Those of [`KEPT_REGISTERS`].
+    kept: [Option<u64>; KEPT_REGISTERS.len()],
+}
+
+impl FrameRegisters {
+    /// The value of a general register by its number among instructions; `None`: it is not known.
+    pub(crate) fn value(&self, number: u8) -> Option<u64> {
+        // rbx, rbp and rsp have other numbers in unwind tables.
+        match number {
+            3 => self.kept[0],
+            4 => Some(self.stack),
+            5 => self.kept[1],
+            12..=15 => self.kept[usize::from(number) - 10],
+            _ => None,
+        }
+    }
 }
 
 /// The known registers of a function.
@@ -116,7 +141,8 @@ impl Walk<'_> {
             // A call may be a function's last instruction: what it returns to is another one then.
             let address = registers.instruction - u64::from(is_called);
             let (standing, rules) = self.rules_at(address)?;
-            found.push(standing);
+            let known = FrameRegisters { stack: registers.stack, kept: registers.kept };
+            found.push(Standing { registers: Some(known).filter(|_| within.is_none()), ..standing });
             match self.caller(&registers, &rules)? {
                 Some(next) => registers = next,
                 None => return Ok(found),
@@ -130,7 +156,11 @@ impl Walk<'_> {
     /// (vDSO) does not.
     fn guessed(&self, registers: &Registers) -> Option<Vec<Standing>> {
         let at = ProcAddr(registers.instruction);
-        let standing = |module: usize| Standing { module, address: self.modules.modules[module].bias.to_file(at) };
+        let standing = |module: usize| Standing {
+            module,
+            address: self.modules.modules[module].bias.to_file(at),
+            registers: None,
+        };
         let innermost: Vec<Standing> = self.modules.index_of(at).map(standing).into_iter().collect();
         // Code written by hand may have changed the registers or not.
         let kept_by = [[None; KEPT_REGISTERS.len()], registers.kept];
@@ -207,5 +237,5 @@ fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Sta
         return Err(NotUnwound::InSignalHandler);
     }
     let rules = caller_rules(module.loaded.file.bytes(), image, file).ok().flatten().ok_or_else(unknown)?;
-    Ok((Standing { module: number, address: file }, rules))
+    Ok((Standing { module: number, address: file, registers: None }, rules))
 }

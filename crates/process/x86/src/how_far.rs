@@ -164,7 +164,7 @@ pub enum Unsure {
     NotThere,
 }
 
-/// Decides how to tell how far a loop is from a probe right before the instruction at `site`.
+/// Decides how to tell how far a loop is from a probe right before the instruction at `site`, one of whose bytes that is.
 ///
 /// # Errors
 /// Why nothing can be told.
@@ -542,11 +542,11 @@ impl Look<'_> {
         Lender { flow, found, instructions, before, in_pass, surroundings, is_trusting }
     }
 
-    /// The state right before an instruction of the loop.
+    /// The state right before the instruction of the loop that has its bytes there.
     fn state_at(&self, address: ProcAddr) -> Option<State> {
         let mut found = None;
         self.walk(|_, one, state| {
-            if one.ip() == address.0 {
+            if (one.ip()..one.next_ip()).contains(&address.0) {
                 found = Some(state.clone());
             }
         });

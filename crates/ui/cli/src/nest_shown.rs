@@ -4,7 +4,9 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use trimtab_engine::{FoundLoop, FoundLoops, LoopCount, LoopPasses, NEST_SECONDS, PASSES_MIN, name_ranks};
+use trimtab_engine::{
+    FoundLoop, FoundLoops, LoopCount, LoopCourse, LoopPasses, NEST_SECONDS, PASSES_MIN, SampledCourse, name_ranks,
+};
 
 /// Version of the JSON's shape: fields may be added to it, and nothing else changes.
 const JSON_VERSION: u32 = 1;
@@ -44,7 +46,7 @@ impl Row {
     }
 }
 
-/// How far a loop was when its passes had been counted, on all ranks.
+/// How far a loop was on all ranks when its passes had been counted.
 #[derive(Default)]
 struct Progress {
     /// Passes completed, on the rank with the fewest.
@@ -57,8 +59,30 @@ struct Progress {
 }
 
 impl Progress {
-    /// `None`: it was not counted.
+    /// By its passes, else by where ranks stood in it. `None`: it was not counted, and ranks do not tell.
     fn of(one: &FoundLoop) -> Option<Self> {
+        match &one.course {
+            SampledCourse::Seen(course) if course.is_sure => Some(Progress::of_course(*course)),
+            _ => Progress::of_passes(one),
+        }
+    }
+
+    fn of_course(LoopCourse { done, to_come, may_end_before, .. }: LoopCourse) -> Self {
+        let remaining = to_come.saturating_add(1);
+        let most = done.and_then(|done| done.checked_add(remaining));
+        let mut said = vec!["by its counter, read where ranks stood in it"];
+        said.extend(done.is_none().then_some("it is not known with what the counter began"));
+        said.extend(may_end_before.then_some("it may be left before, in another way or half way through a pass"));
+        Progress {
+            done,
+            remaining: Some(remaining).filter(|_| !may_end_before),
+            total: most.filter(|_| !may_end_before),
+            total_at_most: most,
+            explanation: said.join("; "),
+        }
+    }
+
+    fn of_passes(one: &FoundLoop) -> Option<Self> {
         let count = one.count.as_ref().filter(|count| count.not_counted.is_none())?;
         let ranks = match count.progress.as_ref()? {
             Ok(ranks) => ranks,

@@ -113,6 +113,115 @@ fn a_slow_step_is_taken_and_not_its_stages() {
     assert_unchanged(&texts, "stages");
 }
 
+/// Cycles whose loop lies around the one that counts iterations.
+struct Cycles {
+    source: &'static str,
+    wrapper: &'static str,
+    flags: [&'static str; 2],
+    mpi: Mpi,
+    count: u64,
+    /// Nobody else can change its counter.
+    is_sure: bool,
+}
+
+const CYCLES: [Cycles; 6] = [
+    Cycles {
+        source: "cycles.c",
+        wrapper: "mpicc",
+        flags: ["-O0", "-DFORM=0"],
+        mpi: Mpi::Mpich,
+        count: 500,
+        is_sure: true,
+    },
+    Cycles {
+        source: "cycles.c",
+        wrapper: "mpicc",
+        flags: ["-O3", "-DFORM=0"],
+        mpi: Mpi::OpenMpi,
+        count: 500,
+        is_sure: true,
+    },
+    Cycles {
+        source: "cycles.c",
+        wrapper: "mpicc",
+        flags: ["-O2", "-DFORM=1"],
+        mpi: Mpi::Mpich,
+        count: 500,
+        is_sure: false,
+    },
+    Cycles {
+        source: "cycles.c",
+        wrapper: "mpicc",
+        flags: ["-O2", "-DFORM=2"],
+        mpi: Mpi::OpenMpi,
+        count: 1,
+        is_sure: true,
+    },
+    Cycles {
+        source: "cycles.f90",
+        wrapper: "mpifort",
+        flags: ["-O0", "-g"],
+        mpi: Mpi::OpenMpi,
+        count: 500,
+        is_sure: true,
+    },
+    Cycles {
+        source: "cycles.f90",
+        wrapper: "mpifort",
+        flags: ["-O2", "-g"],
+        mpi: Mpi::Mpich,
+        count: 500,
+        is_sure: true,
+    },
+];
+
+/// Loops around the one that counts iterations, of which no pass was seen from its beginning to its end, are read where ranks call
+/// out of them: exactly as the program counts them. They sleep, so that all of them can run at once.
+#[test]
+fn loops_around_are_read_where_ranks_stand_in_them() {
+    let _alone = alone();
+    std::thread::scope(|scope| {
+        let checks: Vec<_> = CYCLES.iter().map(|one| scope.spawn(|| cycles_are_read(one))).collect();
+        checks.into_iter().for_each(|check| check.join().expect("it is as the program says"));
+    });
+}
+
+fn cycles_are_read(one: &Cycles) {
+    let name = format!("{} {:?} {}", one.source, one.flags, one.mpi.name());
+    let home = Home::new();
+    let program = Program { source: one.source, wrapper: one.wrapper, function: "evolve" };
+    let program = compiled(&home, &program, one.mpi, &one.flags);
+    let mut job = Launch::mpi(one.mpi, RANKS, &program).start().expect("it starts");
+    let cycle = |job: &mut Running| job.stdout().lines().last().and_then(|line| line.trim().parse::<u64>().ok());
+    let deadline = Instant::now() + LIMIT;
+    while cycle(&mut job) != Some(one.count.min(2) - 1) {
+        assert!(Instant::now() < deadline, "{name}: it does not work: {}", job.stderr());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let texts = snapshots(&mut job);
+    let (code, report) = home.attach(job.pid(), "--iterations 4 --max-seconds 60").expect("a report");
+    let latest = cycle(&mut job).expect("it counts");
+    assert_eq!((code, report.window.valid), (0, true), "{name}: {:?} {:?}", report.window, report.warnings);
+    let taken = report.window.main_loop.clone().expect("a loop");
+    assert!(taken.function.ends_with("solve"), "{name}: {:?}", report.window);
+    let [outer] = &report.window.outer_progress[..] else { panic!("{name}: {:?}", report.window) };
+    let done = outer.done.unwrap_or_else(|| panic!("{name}: {:?}", report.window));
+    // The look comes right after the window; the command ends a moment later.
+    assert!(done <= latest && latest <= done + 1, "{name}: {latest} {outer:?}");
+    assert_eq!((outer.to_come, outer.is_likely), (Some(one.count - 1 - done), !one.is_sure), "{name}: {outer:?}");
+    assert_eq!(report.window.is_of_inner_loop(), one.count > 1, "{name}: {:?}", report.window);
+    if one.count > 1 && one.is_sure {
+        let said = home.trimtab(&["loops", "--json", &job.pid().to_string()]);
+        let found: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let loops = found["loops"].as_array().expect("a list");
+        let cycles = loops.iter().find(|one| one["function"].as_str().is_some_and(|name| name.ends_with("evolve")));
+        let cycles = &cycles.unwrap_or_else(|| panic!("{name}: {found:#}"))["progress"];
+        assert_eq!(cycles["total"], one.count, "{name}: {found:#}");
+        assert!(cycles["done"].as_u64() >= Some(latest), "{name}: {found:#}");
+    }
+    assert_unchanged(&texts, &name);
+}
+
 /// Without hints the loop of the steps is found, whatever the calls in it repeat, and a job's windows keep to it.
 #[test]
 fn the_programs_loop_is_taken_without_hints() {

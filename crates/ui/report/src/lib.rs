@@ -28,6 +28,7 @@ pub use html::html;
 pub use list::{ListedJob, ListedWindow, list};
 pub use scaling::scaling;
 pub use terminal::{Style, terminal};
+pub use words::outer_progress;
 
 use trimtab_types::report::Report;
 

@@ -15,7 +15,7 @@ use crate::units::{
 use std::collections::BTreeSet;
 use trimtab_types::report::{
     CallFrame, Cause, Cost, Counter, Difference, Ended, Estimate, FunctionGroup, FunctionTotal, LikelyProgress,
-    LoopProgress, RankTotal, Report, Window,
+    LoopProgress, OuterProgress, RankTotal, Report, Window,
 };
 
 /// Hosts named before "and N more".
@@ -70,6 +70,7 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     );
     facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
     facts.extend(window.progress.as_ref().map(|progress| plain("loop at end", how_far(progress))));
+    facts.extend(window.outer_progress.iter().filter_map(outer_progress).map(|said| plain("around it", said)));
     facts.push(plain("recorded", recorded(window)));
     facts.push(plain("per iteration", per_iteration(report)));
     facts.push(validity(report));
@@ -99,6 +100,16 @@ fn how_far(progress: &LoopProgress) -> String {
         (None, _, _, None) => "how many iterations are done, and how many there are, is not known".to_owned(),
     };
     format!("{said}: {}", clean(explanation))
+}
+
+/// How far a loop around the main one is, as a sentence without a full stop. `None`: it is not known.
+pub fn outer_progress(one: &OuterProgress) -> Option<String> {
+    let most = if one.to_come.is_none() { "at most " } else { "" };
+    let to_come = one.to_come_at_most?;
+    let done = one.done.map(|done| format!("{} passes done, ", count(done))).unwrap_or_default();
+    let likely = if one.is_likely { "probably " } else { "" };
+    let (name, to_come) = (clean(&one.name), count(to_come));
+    Some(format!("{name}: {likely}{done}{most}{to_come} to come behind the one that it is in"))
 }
 
 fn likely_way(likely: LikelyProgress) -> String {

@@ -81,6 +81,7 @@ fn window(number: u32) -> Window {
         marker_path: Vec::new(),
         main_loop: None,
         loops_around: None,
+        outer_progress: Vec::new(),
         progress: None,
         from_first_call: None,
         begins_late: None,

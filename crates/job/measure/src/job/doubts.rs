@@ -8,8 +8,9 @@
 use super::drive::WindowLead;
 use super::nest;
 use crate::error::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_mpi::Class;
-use trimtab_types::report::{Ended, LoopProgress, Report};
+use trimtab_types::report::{Ended, LoopProgress, OuterProgress, Report};
 use trimtab_window::FunctionInfo;
 
 /// A loop that ends within so many seconds may be followed by another.
@@ -62,16 +63,44 @@ fn left(passes: Option<u64>) -> Option<String> {
     })
 }
 
-/// Says so where the program has entered a loop around it since the stacks were looked at. A program that has ended, or that
-/// somebody waits to be let alone, is not looked at again.
+/// Says so where the program has entered a loop around it since the stacks were looked at, and how far those are that lie around it.
+/// A program that has ended, or that somebody waits to be let alone, is not looked at again.
 pub(super) fn say_around(lead: &mut WindowLead, report: &mut Report) -> Result<(), Error> {
     if report.window.main_loop.is_none() || !matches!(report.window.ended_by, Ended::Iterations | Ended::MaxSeconds) {
         return Ok(());
     }
-    let (around, looked) = nest::entered_since(lead)?;
+    let looked = nest::look_behind(lead)?;
     report.cost.add_pauses(looked.pause_us_max, looked.pause_us_total);
-    say(report, entered(&around));
+    say(report, entered(&looked.entered));
+    let end_unix_s = report.window.started_unix_s.map(|started| started + report.window.duration_s);
+    let since_s = end_unix_s.map(|end| (now_unix_s() - end).max(0.0));
+    let left = report.window.progress.as_ref().and_then(|progress| progress.remaining);
+    let each_s = report.time_per_iteration_s.as_ref().map(|estimate| estimate.mean);
+    report.window.outer_progress = looked.outer;
+    if may_be_anew(left, each_s, since_s) {
+        report.window.outer_progress.iter_mut().for_each(no_more_known);
+    }
     Ok(())
+}
+
+/// Times that so long may have passed between the window's end and the look as was seen: ranks are not looked at all at once.
+const LATER_FACTOR: f64 = 2.0;
+
+/// True if a loop that has so many passes left, of `each_s`, may have ended and begun anew between the window's end and a look so
+/// long behind it.
+fn may_be_anew(left: Option<u64>, each_s: Option<f64>, since_s: Option<f64>) -> bool {
+    let Some(left) = left else { return false };
+    let times = each_s.zip(since_s).map(|(each_s, since_s)| (left.saturating_sub(1) as f64 * each_s, since_s));
+    times.is_none_or(|(left_s, since_s)| left_s <= LATER_FACTOR * since_s)
+}
+
+fn no_more_known(one: &mut OuterProgress) {
+    let missing = "the loop in it may have ended and begun anew between the window and the look".to_owned();
+    *one = OuterProgress { name: std::mem::take(&mut one.name), missing: Some(missing), ..OuterProgress::default() };
+}
+
+fn now_unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn entered(around: &[String]) -> Option<String> {
@@ -159,6 +188,17 @@ mod tests {
             (uneven(7035, 37e-6, Some(4e-6)), uneven(10, 0.1, Some(0.2)), uneven(500, 0.1, None)),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn a_loop_that_was_about_to_end_may_have_begun_anew_when_it_is_looked_at() {
+        let seen = |left, since_s| may_be_anew(left, Some(0.1), since_s);
+        assert!(!seen(Some(50), Some(0.3)), "4.9 s were left");
+        assert!(seen(Some(5), Some(0.3)) && seen(Some(0), Some(0.0)) && seen(Some(50), None));
+        assert!(!seen(None, Some(0.3)), "nothing is said of its end");
+        let mut outer = OuterProgress { name: "loop 1".to_owned(), done: Some(3), ..OuterProgress::default() };
+        no_more_known(&mut outer);
+        assert!(outer.done.is_none() && outer.name == "loop 1" && outer.missing.is_some(), "{outer:?}");
     }
 
     #[test]

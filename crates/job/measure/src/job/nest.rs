@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
 use crate::options::{Length, LoopName, Mark, Options, WindowStage};
 use crate::reason::{NestUnknown, NotYet};
-use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
+use crate::request::{Answer, LoopCourse, LoopPasses, Request, Sampled, SampledCourse, SampledLoop};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use trimtab_session::{EITHER, each_of};
-use trimtab_types::report::{FunctionGroup, LoopPlace};
+use trimtab_types::report::{FunctionGroup, LoopPlace, OuterProgress};
 use trimtab_window::{
     Bursts, Counted, FunctionInfo, InStep, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
 };
@@ -117,6 +117,7 @@ impl Candidates {
             }
             one.is_seen_in_mpi |= other.is_seen_in_mpi;
             one.copies = one.copies.max(other.copies);
+            one.course = std::mem::take(&mut one.course).joined(other.course.clone());
             if one.why_not.is_none() {
                 (one.why_not, one.witness) = (other.why_not.clone(), other.witness.clone());
             }
@@ -235,6 +236,15 @@ impl Candidates {
         now.loops[..at].iter().filter(is_new).map(|one| one.shown.clone()).collect()
     }
 
+    /// How far the loops around the one that was taken are, as stacks showed it that were seen `now`; none if it has others
+    /// around it by now, or may have.
+    fn outer(&self, now: &Candidates) -> Vec<OuterProgress> {
+        let is_known = now.unknown_around.is_none() && self.unknown_around.is_none() && self.new_around(now).is_empty();
+        let Some(taken) = self.taken.filter(|_| is_known) else { return Vec::new() };
+        let around = self.loops.iter().take(taken).filter(|one| !one.is_part);
+        around.map(|one| outer_progress(one, the_same(one, &now.loops))).collect()
+    }
+
     /// Looks at stacks beside those of which these came.
     pub(super) fn add_pauses(&mut self, us_max: f64, us_total: f64) {
         self.pause_us_max = self.pause_us_max.max(us_max);
@@ -286,17 +296,51 @@ impl Watched {
     }
 }
 
-/// Looks at the stacks once more, after the window: loops around the one that was taken which the program has entered since,
-/// and the cost of the looks.
+/// A look at the stacks after the window.
+#[derive(Default)]
+pub(super) struct LookBehind {
+    /// Loops around the one that was taken which the program has entered since.
+    pub entered: Vec<String>,
+    /// How far those are that were known to lie around it.
+    pub outer: Vec<OuterProgress>,
+    /// The longest time that a thread was held for it, microseconds.
+    pub pause_us_max: f64,
+    /// All such times of the rank where they are longest together, microseconds.
+    pub pause_us_total: f64,
+}
+
+/// Looks at the stacks once more, after the window.
 ///
 /// # Errors
 /// As any question to the nodes.
-pub(super) fn entered_since(lead: &mut WindowLead) -> Result<(Vec<String>, Candidates), Error> {
+pub(super) fn look_behind(lead: &mut WindowLead) -> Result<LookBehind, Error> {
     if lead.options.mark != Mark::Auto || lead.candidates.taken.is_none() {
-        return Ok((Vec::new(), Candidates::default()));
+        return Ok(LookBehind::default());
     }
-    let now = Candidates::sampled(lead)?;
-    Ok((lead.candidates.new_around(&now), now))
+    let now = Candidates::asked_for(lead, Request::SampleCourses(Box::new(lead.options.clone())))?;
+    Ok(LookBehind {
+        entered: lead.candidates.new_around(&now),
+        outer: lead.candidates.outer(&now),
+        pause_us_max: now.pause_us_max,
+        pause_us_total: now.pause_us_total,
+    })
+}
+
+/// How far a loop is, for a report.
+fn outer_progress(one: &SampledLoop, now: Option<&SampledLoop>) -> OuterProgress {
+    let nothing = OuterProgress { name: one.shown.clone(), ..OuterProgress::default() };
+    let missing = |why: &str| OuterProgress { missing: Some(why.to_owned()), ..nothing.clone() };
+    match now.map(|now| &now.course) {
+        Some(SampledCourse::Seen(LoopCourse { done, to_come, may_end_before, is_sure })) => OuterProgress {
+            done: *done,
+            to_come: Some(*to_come).filter(|_| !may_end_before),
+            to_come_at_most: Some(*to_come),
+            is_likely: !is_sure,
+            ..nothing
+        },
+        Some(SampledCourse::Unknown { why }) => missing(why),
+        Some(SampledCourse::NotAsked) | None => missing("no stack was in it after the window"),
+    }
 }
 
 /// Looks at the stacks again where no loop of the program counts: the loops that run now, if one of them can be counted that
@@ -848,6 +892,29 @@ mod tests {
         assert_eq!(before.new_around(&nest(&["main", "scf", "ot"])), Vec::<String>::new(), "it lies inside");
         assert_eq!(before.new_around(&nest(&["md"])), ["loop 1 of md"], "few stacks are in the loop itself");
         assert_eq!(nest(&["scf"]).new_around(&nest(&["md", "scf"])), Vec::<String>::new(), "none was taken");
+    }
+
+    #[test]
+    fn loops_around_are_as_far_as_the_nodes_say_together() {
+        let course = |to_come| LoopCourse { done: Some(9 - to_come), to_come, may_end_before: false, is_sure: true };
+        let nest = |to_come: &[u64]| {
+            let mut nest = node(5, &["main", "scf"]);
+            nest.loops.iter_mut().for_each(|one| one.shown = format!("loop 1 of {}", one.function));
+            for (one, to_come) in nest.loops.iter_mut().zip(to_come) {
+                one.course = SampledCourse::Seen(course(*to_come));
+            }
+            nest
+        };
+        let before = Candidates { taken: Some(1), ..Candidates::common([nest(&[])].into_iter()) };
+        let outer = |nodes: Vec<Sampled>| before.outer(&Candidates::common(nodes.into_iter()));
+        let found = outer(vec![nest(&[4]), nest(&[5])]);
+        assert_eq!(found.len(), 1, "of those around only: {found:?}");
+        assert_eq!((found[0].done, found[0].to_come, found[0].is_likely), (Some(4), Some(5), false), "those behind");
+        let apart = outer(vec![nest(&[4]), nest(&[6])]);
+        assert!(apart[0].missing.as_ref().is_some_and(|why| why.contains("different passes")), "{apart:?}");
+        assert!(outer(vec![nest(&[])])[0].missing.is_some(), "nobody looked");
+        let unknown_around = Some(NestUnknown::Recursive { function: "c".to_owned() });
+        assert_eq!(outer(vec![Sampled { unknown_around, ..nest(&[4]) }]), Vec::new(), "another may lie around it");
     }
 
     #[test]

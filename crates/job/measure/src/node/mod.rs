@@ -34,6 +34,7 @@ mod recorder;
 mod regions;
 mod selection;
 mod so_far;
+mod stands;
 mod starting;
 mod sums;
 mod team;
@@ -63,6 +64,7 @@ use readout::Ending;
 pub use readout::host_name;
 pub(crate) use selection::PROBE_GROUPS;
 pub use selection::{Functions, Listed, called_mpi, list_functions};
+pub use stands::courses;
 pub use starting::wait_for_start;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -246,7 +248,8 @@ impl<'c> WindowNode<'c> {
     pub fn handle(&mut self, command: &Command) -> Result<Answer, Error> {
         let id = command.window;
         match &command.request {
-            Request::Sample(options) => return Ok(Answer::Sampled(self.sample(id, options))),
+            Request::Sample(options) => return Ok(Answer::Sampled(self.sample(id, options, false))),
+            Request::SampleCourses(options) => return Ok(Answer::Sampled(self.sample(id, options, true))),
             Request::Insert(options) => return self.insert(id, options),
             Request::Gather(options) => return self.gather(options),
             Request::EndGather(end) => {
@@ -298,7 +301,7 @@ impl<'c> WindowNode<'c> {
 
     /// The loops that run. Code must be the program's own for that: what this window has put in before is taken out, and the
     /// pauses for that are told with those of the looks.
-    fn sample(&mut self, id: WindowId, options: &Options) -> Sampled {
+    fn sample(&mut self, id: WindowId, options: &Options, with_courses: bool) -> Sampled {
         let mut before = Sampled::default();
         if let Some(window) = self.open.as_mut().filter(|window| window.id == id) {
             window.team.remove();
@@ -307,7 +310,7 @@ impl<'c> WindowNode<'c> {
                 before.pause_us_total = before.pause_us_total.max(pauses.iter().sum());
             }
         }
-        let sampled = nest::sampled(&self.job, options, self.cache);
+        let sampled = nest::sampled(&self.job, options, self.cache, with_courses);
         Sampled {
             pause_us_max: sampled.pause_us_max.max(before.pause_us_max),
             pause_us_total: sampled.pause_us_total + before.pause_us_total,
@@ -462,15 +465,7 @@ impl<'c> Window<'c> {
                 early::reset(&self.team);
                 Answer::Done
             }
-            Request::RecordByTime => {
-                self.team.yield_to_handlers();
-                self.beside.begin(LOOK_STALE_RECORDING);
-                self.look_at_counters();
-                self.early.begin(&self.team);
-                self.look_at_counters();
-                self.learn_paths();
-                Answer::Early(self.early.seen(&self.team))
-            }
+            Request::RecordByTime => self.record_by_time(),
             Request::SeeEarly => {
                 self.team.yield_to_handlers();
                 self.team.keep_within_limits(self.clock.ticks_per_second(), self.team.limits.calls());
@@ -495,6 +490,7 @@ impl<'c> Window<'c> {
             Request::Remove => self.remove(),
             // Those that the node answers by itself.
             Request::Sample(_)
+            | Request::SampleCourses(_)
             | Request::Gather(_)
             | Request::EndGather(_)
             | Request::Go
@@ -509,6 +505,16 @@ impl<'c> Window<'c> {
             | Request::ReadRanks { .. }
             | Request::Abandon => Answer::Done,
         })
+    }
+
+    fn record_by_time(&mut self) -> Answer {
+        self.team.yield_to_handlers();
+        self.beside.begin(LOOK_STALE_RECORDING);
+        self.look_at_counters();
+        self.early.begin(&self.team);
+        self.look_at_counters();
+        self.learn_paths();
+        Answer::Early(self.early.seen(&self.team))
     }
 
     /// Takes the probes out.

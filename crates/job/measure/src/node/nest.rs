@@ -6,6 +6,7 @@
 //! Next: `trimtab-window`'s `find_nest`, which understands; `trimtab-script`'s `CountedLoops`, which counts.
 
 use super::owners::{SYSTEM, is_binding, is_foreign};
+use super::stands::{SeenCall, courses};
 use super::starting::wait_for_start;
 use super::team::{chosen, program_name};
 use super::unrolled::copies;
@@ -18,13 +19,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
-use trimtab_os::age_of;
+use trimtab_os::{Memory, age_of};
 use trimtab_session::{
-    EITHER, ENTRANCES, ImageCache, Inner, Inside, Module, Modules, Obstacle, StackSample, StackSampler, each_of,
+    EITHER, ENTRANCES, ImageCache, Inner, Inside, Module, Modules, Obstacle, StackFrame, StackSample, StackSampler,
+    each_of,
 };
 use trimtab_symbols::{SlotTarget, demangle_name};
 use trimtab_track::Job;
-use trimtab_types::{FileAddr, Pid, Rank};
+use trimtab_types::{FileAddr, Pid, ProcAddr, Rank};
 use trimtab_window::{
     Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest,
 };
@@ -123,14 +125,18 @@ impl NestSampler {
         Ok(())
     }
 
+    fn note_pause(&mut self, index: usize, pause_ns: u64) {
+        self.cost.pauses_ns.resize(self.ranks.len(), 0);
+        self.cost.pauses_ns[index] += pause_ns;
+        self.cost.pause_ns_max = self.cost.pause_ns_max.max(pause_ns);
+    }
+
     fn note(&mut self, index: usize, rank: u32, sample: StackSample) {
         self.cost.looks += 1;
-        self.cost.pauses_ns.resize(self.ranks.len(), 0);
-        self.cost.pauses_ns[index] += sample.pause_ns;
-        self.cost.pause_ns_max = self.cost.pause_ns_max.max(sample.pause_ns);
+        self.note_pause(index, sample.pause_ns);
         match sample.frames {
             Ok(frames) => {
-                let call = |frame: &trimtab_session::StackFrame| {
+                let call = |frame: &StackFrame| {
                     let function = FunctionId { module: self.file_number(index, frame.module), start: frame.function };
                     StackCall { function, at: frame.at }
                 };
@@ -183,6 +189,30 @@ impl NestSampler {
         &self.stacks
     }
 
+    /// The number of ranks that are looked at.
+    pub(super) fn rank_count(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The calls on a rank's stack now, by the rank's position: those whose registers are known. None if it can't be looked at.
+    pub(super) fn calls_now(&mut self, rank: usize) -> Vec<SeenCall> {
+        let Ok(sample) = self.ranks[rank].1.take() else { return Vec::new() };
+        self.note_pause(rank, sample.pause_ns);
+        let call = |frame: StackFrame| {
+            let function = FunctionId { module: self.file_number(rank, frame.module), start: frame.function };
+            Some(SeenCall { function, at: frame.at, registers: frame.registers? })
+        };
+        sample.frames.unwrap_or_default().into_iter().filter_map(call).collect()
+    }
+
+    /// Where a function begins in a rank, by its position, and the rank's memory; `None`: the rank has not loaded it.
+    pub(super) fn in_rank(&self, rank: usize, function: FunctionId) -> Option<(ProcAddr, &Memory)> {
+        let (file, (_, sampler)) = (&self.files[function.module], self.ranks.get(rank)?);
+        let is_it = |module: &&Module| module.path == file.path && module.loaded.image.build_id.0 == file.build_id;
+        let module = sampler.modules().modules.iter().find(is_it)?;
+        Some((module.bias.to_proc(function.start), sampler.memory()))
+    }
+
     /// The loops that run.
     pub fn nest(&self) -> Nest {
         find_nest(&self.stacks, &Functions { sampler: self, origins: RefCell::default() })
@@ -229,7 +259,11 @@ impl NestSampler {
     }
 
     /// Hands over the inside of a function.
-    fn looked_inside<T>(&self, function: FunctionId, then: impl FnOnce(&Inside<'_>) -> T) -> Result<T, Obstacle> {
+    pub(super) fn looked_inside<T>(
+        &self,
+        function: FunctionId,
+        then: impl FnOnce(&Inside<'_>) -> T,
+    ) -> Result<T, Obstacle> {
         let (modules, number) = self.modules_of(function);
         modules.look_inside(modules.modules[number].bias.to_proc(function.start), then)
     }
@@ -360,8 +394,9 @@ const NAME_CHARS_MAX: usize = 60;
 /// Loops that a node tells of, the outermost ones. Benchmarks have nine around their solver, one for each parameter.
 const LOOPS_MAX: usize = 16;
 
-/// The loops that run in the ranks that are to be measured. It says what stands in the way.
-pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
+/// The loops that run in the ranks that are to be measured. It says what stands in the way; and how far they are, if that is
+/// wanted.
+pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache, with_courses: bool) -> Sampled {
     let targets: Vec<(u32, Pid)> =
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
     // A node none of whose ranks is asked for says nothing, also not that no loop runs.
@@ -369,7 +404,10 @@ pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampl
         return Sampled::default();
     }
     match looked(&targets, options, cache) {
-        Ok(sampler) => of_sampler(&sampler),
+        Ok(mut sampler) => {
+            let sampled = of_sampler(&sampler);
+            if with_courses { with_courses_of(&mut sampler, sampled) } else { sampled }
+        }
         Err(error) => failed(&error),
     }
 }
@@ -419,6 +457,23 @@ fn looked(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Resu
     Ok(sampler)
 }
 
+/// The same, and how far each loop is.
+fn with_courses_of(sampler: &mut NestSampler, mut sampled: Sampled) -> Sampled {
+    let nest = sampler.nest();
+    let loops: Vec<&NestLoop> = nest.loops.iter().take(LOOPS_MAX).collect();
+    for (one, course) in sampled.loops.iter_mut().zip(courses(sampler, &loops)) {
+        one.course = course;
+    }
+    let (pause_us_max, pause_us_total) = pauses_us(sampler);
+    Sampled { pause_us_max, pause_us_total, ..sampled }
+}
+
+/// The longest pause of a rank for a look, and all pauses of the rank that was held longest, microseconds.
+fn pauses_us(sampler: &NestSampler) -> (f64, f64) {
+    let cost = sampler.cost();
+    (cost.pause_ns_max as f64 / 1e3, cost.pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3))
+}
+
 fn of_sampler(sampler: &NestSampler) -> Sampled {
     let nest = sampler.nest();
     let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
@@ -433,11 +488,12 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
             ..obstacle(sampler, &nest, one, &number, any_in_mpi)
         }
     };
+    let (pause_us_max, pause_us_total) = pauses_us(sampler);
     Sampled {
         loops: nest.loops.iter().zip(counted_numbers(&nest)).take(LOOPS_MAX).map(shown).collect(),
         stacks: sampler.stacks().len() as u64,
-        pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
-        pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
+        pause_us_max,
+        pause_us_total,
         why_not: why_not(sampler, &nest),
         unknown_around: nest.unknown_around().map(|one| sampler.named(one)),
     }

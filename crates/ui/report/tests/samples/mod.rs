@@ -343,6 +343,7 @@ pub fn everything() -> Report {
         explanation: "by its counter, which moved by one step in each pass".into(),
     });
     report.window.loops_around = Some(vec!["loop 1 of main at md.c:20".into()]);
+    report.window.outer_progress = vec![outer_progress()];
     report.window.main_loop = Some(LoopPlace {
         function: "solve".into(),
         number: "1".into(),
@@ -780,6 +781,18 @@ fn job(ranks: u32) -> Job {
     }
 }
 
+/// A loop around the main one, of which all that can be said is.
+fn outer_progress() -> OuterProgress {
+    OuterProgress {
+        name: "loop 1 of main at md.c:20".into(),
+        done: Some(3),
+        to_come: None,
+        to_come_at_most: Some(16),
+        is_likely: true,
+        missing: Some("it is not known".into()),
+    }
+}
+
 fn window(iterations: u32, duration_s: f64) -> Window {
     Window {
         number: 0,
@@ -799,6 +812,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         marker_path: Vec::new(),
         main_loop: None,
         loops_around: None,
+        outer_progress: Vec::new(),
         progress: None,
         from_first_call: None,
         begins_late: None,
