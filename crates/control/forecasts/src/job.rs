@@ -3,12 +3,12 @@
 //! Next: `trimtab-progress`, which forecasts; `looks` for windows as it takes them.
 
 use crate::error::Error;
-use crate::looks::{LOOKS_OF_JOB_MAX, looks, until_valid};
+use crate::looks::{LOOKS_OF_JOB_MAX, looks, outer, until_valid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trimtab_progress::{End, Error as NoClaim, Known, Method, Remaining, forecast};
 use trimtab_store::{Forecast, History, JobId, Run, Store};
-use trimtab_types::report::{LikelyProgress, Report};
+use trimtab_types::report::{LikelyProgress, OuterProgress, Report};
 
 /// Version of the answer's shape: fields may be added to it, and nothing else changes.
 const VERSION: u32 = 1;
@@ -26,6 +26,9 @@ const IN_ANOTHER: &str =
 /// The reason why an end by likely iterations is not claimed.
 const ONLY_LIKELY: &str = "the values that the loop is left by are variables that other code may change: the end is likely, and holds if \
     they go on as they were seen to";
+/// The same of an end by passes that nobody has measured.
+const ONLY_ALIKE: &str =
+    "nobody has measured a pass of that loop: the end is likely, and holds if its passes are alike";
 /// That of which the end of a loop does not tell.
 const BEHIND: &str = "this is the end of the main loop: what the program does behind it comes on top";
 /// The share of ends in the interval.
@@ -78,7 +81,8 @@ impl JobMade {
         let begun_unix_s =
             begun_unix_s.ok_or_else(|| Error::Unknown(format!("it is not known when job {} began", job.id)))?;
         let (looks, remaining) = looks(&reports, begun_unix_s);
-        let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, earlier_s };
+        let outer = outer(&reports, begun_unix_s);
+        let known = Known { elapsed_s: unix_s - begun_unix_s, looks, remaining, outer, earlier_s };
         let (end, elapsed_s) = (forecast(&known), known.elapsed_s);
         let cautions = end.as_ref().map(|end| cautions(end, &report)).unwrap_or_default();
         Ok(JobMade { report, run, known, elapsed_s, unix_s, end, cautions })
@@ -142,6 +146,9 @@ impl JobMade {
 
     /// Why the end is not claimed to be the job's, although there is one; `None`: it is claimed.
     pub fn why_not_claimed(&self) -> Option<&'static str> {
+        if self.is_by_outer() {
+            return Some(ONLY_ALIKE);
+        }
         match (self.is_only_likely(), self.is_of_inner_loop()) {
             (true, _) => Some(ONLY_LIKELY),
             (false, true) => Some(IN_ANOTHER),
@@ -149,9 +156,14 @@ impl JobMade {
         }
     }
 
-    /// True if the end rests on iterations to come that are only likely.
+    /// True if the end rests on iterations to come that are only likely, or on passes of a loop around that nobody has measured.
     pub fn is_only_likely(&self) -> bool {
-        self.end.as_ref().is_ok_and(|end| end.method != Method::History) && self.likely().is_some()
+        let is_by_loop = self.end.as_ref().is_ok_and(|end| end.method != Method::History);
+        self.is_by_outer() || (is_by_loop && self.likely().is_some())
+    }
+
+    fn is_by_outer(&self) -> bool {
+        self.end.as_ref().is_ok_and(|end| end.method == Method::Outer)
     }
 
     /// The same as it is kept among all forecasts; `None`: no end was claimed.
@@ -164,6 +176,7 @@ impl JobMade {
             | Remaining::Between { expected: remaining, .. } => Some(remaining),
             Remaining::Unknown => None,
         };
+        let remaining = remaining.filter(|_| !self.is_by_outer());
         let at = |seconds: f64| self.unix_s + seconds;
         Some(Forecast {
             made_unix_s: self.unix_s,
@@ -197,6 +210,7 @@ impl JobMade {
             iterations_total: progress.total,
             iterations_at_most: progress.total_at_most,
             likely: likely(report).map(LikelyAnswer::of),
+            outer: report.window.outer_progress.iter().map(OuterAnswer::of).collect(),
             share_done: progress.done.zip(progress.total).map(|(done, total)| done as f64 / total.max(1) as f64),
             iterations_per_s: report.iterations_per_s,
             windows: known.looks.len(),
@@ -237,6 +251,8 @@ pub struct JobAnswer {
     pub iterations_at_most: Option<u64>,
     /// The same by a counter and a bound that other code may change; null: they are known, or nothing is.
     pub likely: Option<LikelyAnswer>,
+    /// The loops around the one that counts iterations, outermost first; empty: there are none, or nobody looked how far they are.
+    pub outer: Vec<OuterAnswer>,
     /// Done over all; null without a certain total.
     pub share_done: Option<f64>,
     /// Iterations per second in the newest window; null: it counts none.
@@ -247,8 +263,8 @@ pub struct JobAnswer {
     pub earlier_runs: usize,
     /// The end; null: none is claimed.
     pub end: Option<EndAnswer>,
-    /// The end if nobody changes the loop's counter and bound, where other code may, or the end of a loop that lies in another one:
-    /// the job ends then or later; else null. No limit is to be set by it.
+    /// The end if nobody changes the loop's counter and bound, where other code may; or by a loop around the counted one whose passes
+    /// are taken to be alike; or the end of a loop that lies in another one: the job ends then or later; else null. No limit is to be set by it.
     pub likely_end: Option<EndAnswer>,
     /// How it was derived, in sentences.
     pub because: Vec<String>,
@@ -281,13 +297,37 @@ impl LikelyAnswer {
     }
 }
 
+/// How far a loop around the counted one was right after the newest window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OuterAnswer {
+    /// The loop.
+    pub name: String,
+    /// Passes completed; null: not known.
+    pub done: Option<u64>,
+    /// Passes to come behind the one that it was in; null: not known, or it may be left before.
+    pub to_come: Option<u64>,
+    /// Passes to come if nothing ends it before; null: not known.
+    pub to_come_at_most: Option<u64>,
+    /// True: by a counter or bound that other code may change.
+    pub is_likely: bool,
+    /// Why it is not known; null: it is.
+    pub missing: Option<String>,
+}
+
+impl OuterAnswer {
+    fn of(one: &OuterProgress) -> OuterAnswer {
+        let OuterProgress { name, done, to_come, to_come_at_most, is_likely, missing } = one.clone();
+        OuterAnswer { name, done, to_come, to_come_at_most, is_likely, missing }
+    }
+}
+
 /// An end; all times in seconds from `made_unix_s`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndAnswer {
-    /// How it was derived: iterations, iterations at most, history, iterations and history, iterations or history; "inner " before it
-    /// where the loop lies in another one, "likely " where other code may change its counter or bound.
+    /// How it was derived: iterations, iterations at most, outer iterations, history, iterations and history, iterations or history;
+    /// "inner " before it where the loop lies in another one, "likely " where other code may change its counter or bound.
     pub method: String,
-    /// "main loop", "inner loop" or "run": the end is that of this.
+    /// "main loop", "inner loop", "outer loop" or "run": the end is that of this.
     pub of: String,
     /// The expected end; null: only the latest is known.
     pub remaining_s: Option<f64>,
@@ -303,7 +343,7 @@ pub struct EndAnswer {
     pub upper_s: f64,
     /// 99% of ends come before this.
     pub late_s: f64,
-    /// The mean time of an iteration to come, seconds; null: by history alone.
+    /// The mean time of an iteration to come, seconds; null: by history alone, or by passes of a loop around.
     pub time_per_iteration_s: Option<f64>,
 }
 
@@ -312,6 +352,7 @@ impl EndAnswer {
         let unix_s = made.unix_s;
         let of = match end.method {
             Method::History => "run",
+            Method::Outer => "outer loop",
             _ if made.is_of_inner_loop() => "inner loop",
             _ => "main loop",
         };
@@ -360,8 +401,10 @@ fn is_of_inner_loop(end: &End, report: &Report) -> bool {
 
 /// Sentences about that of which an end by iterations does not tell.
 fn cautions(end: &End, report: &Report) -> Vec<String> {
-    if end.method == Method::History {
-        return Vec::new();
+    match end.method {
+        Method::History => return Vec::new(),
+        Method::Outer => return vec![ONLY_ALIKE.to_owned()],
+        _ => {}
     }
     let likely = likely(report).map(|_| ONLY_LIKELY);
     let behind = match is_of_inner_loop(end, report) {

@@ -2,8 +2,8 @@
 //!
 //! Next: `job`, which forecasts with it.
 
-use trimtab_progress::{Look, Remaining};
-use trimtab_types::report::{LoopProgress, Report};
+use trimtab_progress::{Look, Outer, OuterLook, Remaining};
+use trimtab_types::report::{LoopProgress, OuterProgress, Report};
 
 /// Windows of one job that are looked at, at most: the newest.
 pub const LOOKS_OF_JOB_MAX: usize = 64;
@@ -28,6 +28,46 @@ pub fn looks(reports: &[Report], begun_unix_s: f64) -> (Vec<Look>, Remaining) {
     }
     found.reverse();
     (found, remaining(newest))
+}
+
+/// The loop around the counted one whose end is the job's: the outermost that is not in its last pass, if it is known how far all
+/// are that lie around it. `None`: there is none. `reports` and the job's beginning as those of [`looks`].
+pub fn outer(reports: &[Report], begun_unix_s: f64) -> Option<Outer> {
+    let newest = reports.last().filter(|newest| newest.window.valid && newest.window.is_of_inner_loop())?;
+    let one = newest.window.outer_progress.iter().find(|one| one.to_come_at_most != Some(0))?;
+    let mut looks = Vec::new();
+    for report in reports {
+        let same = report.window.outer_progress.iter().find(|other| other.name == one.name);
+        let look =
+            same.filter(|other| is_same_run(other, one)).and_then(|other| outer_look(report, other, begun_unix_s));
+        // A counter that jumps back tells that it ran another time before.
+        let goes_on = |before: &OuterLook| look.is_none_or(|look| look.to_come <= before.to_come);
+        looks.retain(goes_on);
+        looks.extend(look);
+    }
+    let last = looks.last().copied()?;
+    outer_look(newest, one, begun_unix_s).filter(|look| *look == last)?;
+    Some(Outer { name: one.name.clone(), looks, may_end_before: one.to_come.is_none(), is_likely: one.is_likely })
+}
+
+/// True if both have as many passes in all.
+fn is_same_run(own: &OuterProgress, other: &OuterProgress) -> bool {
+    let all = |one: &OuterProgress| one.done.zip(one.to_come_at_most).map(|(done, to_come)| done + to_come);
+    all(own) == all(other)
+}
+
+fn outer_look(report: &Report, one: &OuterProgress, begun_unix_s: f64) -> Option<OuterLook> {
+    let window = &report.window;
+    let at_s = window.started_unix_s? + window.duration_s - begun_unix_s;
+    let each_s = report.time_per_iteration_s.as_ref().map(|estimate| estimate.mean);
+    let progress = window.progress.as_ref();
+    // A loop that may be left before takes no time for certain.
+    let known =
+        progress.and_then(|progress| progress.done.zip(progress.remaining)).zip(each_s).filter(|_| window.valid);
+    let (inner_done_s, inner_left_s) =
+        known.map_or((0.0, 0.0), |((done, left), each_s)| (done as f64 * each_s, left as f64 * each_s));
+    Some(OuterLook { at_s, to_come: one.to_come_at_most?, done: one.done, inner_done_s, inner_left_s })
+        .filter(|look| look.at_s > 0.0)
 }
 
 /// Windows up to the newest valid one, if any is: one that is not says nothing of what comes. `reports` are the oldest first.
@@ -144,5 +184,29 @@ mod tests {
         let (found, remaining) = looks(&until_valid(all[2..].to_vec()), 0.0);
         assert_eq!((found.len(), remaining), (0, Remaining::Unknown), "there is no other");
         assert!(until_valid(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_loop_around_is_looked_at_for_as_long_as_it_goes_on() {
+        let at = |at_unix_s: f64, done: u64, to_come: u64| {
+            let mut report = window(at_unix_s, true, None);
+            let (done, to_come) = (Some(done), Some(to_come));
+            let name = "loop 1 of main".to_owned();
+            let one = OuterProgress { name, done, to_come, to_come_at_most: to_come, is_likely: false, missing: None };
+            report.window.loops_around = Some(vec![one.name.clone()]);
+            report.window.outer_progress = vec![one];
+            report
+        };
+        let all = [at(5.0, 8, 1), at(10.0, 2, 7), at(20.0, 4, 5)];
+        let found = outer(&all, 0.0).expect("it is known");
+        let seen: Vec<(f64, u64)> = found.looks.iter().map(|look| (look.at_s, look.to_come)).collect();
+        assert_eq!(seen, [(11.0, 7), (21.0, 5)], "the first was another time that it ran");
+        assert_eq!(outer(&[at(10.0, 9, 0)], 0.0), None, "it is in its last pass");
+        let mut unknown = at(20.0, 4, 5);
+        unknown.window.outer_progress.insert(0, OuterProgress::default());
+        assert_eq!(outer(&[unknown], 0.0), None, "nothing is known of the one around it");
+        let mut invalid = at(20.0, 4, 5);
+        invalid.window.valid = false;
+        assert_eq!(outer(&[invalid], 0.0), None);
     }
 }

@@ -3,8 +3,9 @@
 //! Next: `pace` for the time of iterations, `history` for run times.
 
 use crate::history::Past;
-use crate::known::{Known, Look, Remaining};
+use crate::known::{Known, Look, Outer, Remaining};
 use crate::mixture::Mixture;
+use crate::outer::outer_end;
 use crate::pace::{Pace, pace, usual_s};
 
 /// The interval holds this share of ends.
@@ -25,6 +26,8 @@ pub enum Method {
     Both,
     /// Iterations, and run times that do not agree with them.
     Apart,
+    /// Passes of a loop around the one that counts iterations, which are taken to be alike.
+    Outer,
 }
 
 impl Method {
@@ -36,6 +39,7 @@ impl Method {
             Method::History => "history",
             Method::Both => "iterations and history",
             Method::Apart => "iterations or history",
+            Method::Outer => "outer iterations",
         }
     }
 }
@@ -84,6 +88,10 @@ pub enum Error {
 pub fn forecast(known: &Known) -> Result<End, Error> {
     check(known)?;
     let past = Past::of(&known.earlier_s, known.elapsed_s);
+    let by_outer = || by_outer(known, known.outer.as_ref()?);
+    if let Some(end) = past.is_none().then(by_outer).flatten() {
+        return Ok(end);
+    }
     match (known.remaining, known.looks.last()) {
         (Remaining::Exactly(remaining), Some(last)) => Ok(by_iterations(known, last, remaining, past)),
         (Remaining::Between { expected, least, most }, Some(last)) => {
@@ -222,6 +230,36 @@ fn at_most(known: &Known, last: &Look, remaining: u64) -> End {
         is_worth_a_look: latest(0.95) - latest(0.05) > WIDE * latest(0.5),
         because,
     }
+}
+
+/// By passes of a loop around, where nothing bounds their time: `None`.
+fn by_outer(known: &Known, outer: &Outer) -> Option<End> {
+    let (end, last) = (outer_end(known, outer)?, outer.looks.last()?);
+    let mut because = vec![format!(
+        "{} passes of {} to come behind the one that it is in, {} to {} each: more is not known of their time",
+        last.to_come,
+        outer.name,
+        time(end.pass_s.0),
+        time(end.pass_s.1)
+    )];
+    if outer.is_likely {
+        because.push("its counter or its bound is a variable that other code may change".to_owned());
+    }
+    if outer.may_end_before {
+        because.push("it may be left before: no end is expected, only the latest one known".to_owned());
+    }
+    let middle_s = Some(end.middle_s);
+    Some(End {
+        remaining_s: middle_s.filter(|_| !outer.may_end_before),
+        unless_left_s: middle_s.filter(|_| outer.may_end_before),
+        lower_s: if outer.may_end_before { 0.0 } else { end.lower_s },
+        upper_s: end.upper_s,
+        late_s: end.late_s,
+        method: Method::Outer,
+        each_s: None,
+        is_worth_a_look: end.is_seen_soon && end.upper_s - end.lower_s > WIDE * end.middle_s,
+        because,
+    })
 }
 
 fn reasons(known: &Known, pace: &Pace, remaining: u64) -> Vec<String> {

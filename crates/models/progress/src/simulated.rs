@@ -75,7 +75,7 @@ fn forecast_at(ends: &[f64], part: f64, looks: &mut Vec<Look>) -> (f64, End) {
         looks.extend(look(ends, from_s, (0.1 * from_s).clamp(0.5, 10.0).min(0.05 * whole)));
         let last = looks.last().unwrap();
         let remaining = Remaining::Exactly(STEPS - last.done.unwrap());
-        let known = Known { elapsed_s: last.at_s, looks: looks.clone(), remaining, earlier_s: Vec::new() };
+        let known = Known { elapsed_s: last.at_s, looks: looks.clone(), remaining, ..Known::default() };
         let end = forecast(&known).unwrap();
         if !end.is_worth_a_look || attempt == 1 {
             return (last.at_s, end);
@@ -141,7 +141,7 @@ fn known(program: &Program) -> Known {
     let ends = ends(program, 1);
     let look = look(&ends, 10.0, 1.0).unwrap();
     let remaining = Remaining::Exactly(STEPS - look.done.unwrap());
-    Known { elapsed_s: look.at_s, looks: vec![look], remaining, earlier_s: Vec::new() }
+    Known { elapsed_s: look.at_s, looks: vec![look], remaining, ..Known::default() }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use trimtab_controller::forecasts::{JobMade, Whose};
 use trimtab_engine::progress::End;
 use trimtab_engine::{Engine, Found, Length, Life, Options, Target, Window, own, usual_options};
+use trimtab_report::outer_progress;
 use trimtab_store::{History, RunEnd};
 use trimtab_types::Pid;
 use trimtab_types::report::{Ended, Report};
@@ -221,6 +222,7 @@ fn page(made: &JobMade) -> String {
         (Some(done), None, None) => Some(format!("{done} iterations done")),
         (None, ..) => likely_way(made).or_else(|| progress.remaining.map(|left| format!("{left} iterations to come"))),
     });
+    lines.extend(made.report.window.outer_progress.iter().filter_map(outer_progress));
     match &made.end {
         Ok(end) => lines.extend(end_lines(end, made)),
         Err(error) => {
@@ -252,6 +254,7 @@ fn likely_way(made: &JobMade) -> Option<String> {
 fn end_lines(end: &End, made: &JobMade) -> Vec<String> {
     let it = if made.is_of_inner_loop() { "its loop " } else { "" };
     let first = match end.remaining_s {
+        _ if made.is_of_inner_loop() && end.late_s <= 0.0 => "its loop has ended since the window".to_owned(),
         Some(remaining) => format!(
             "{it}ends in {} (90%: {} to {}; 99%: before {})",
             time(remaining),

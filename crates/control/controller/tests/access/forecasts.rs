@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_site::{Client, SiteError};
 use trimtab_store::{History, RunEnd, Store};
-use trimtab_types::report::{LikelyProgress, LoopProgress, Report};
+use trimtab_types::report::{LikelyProgress, LoopProgress, OuterProgress, Report};
 
 /// Iterations of the ring, one each second.
 const RING: u64 = 1000;
@@ -186,6 +186,42 @@ fn a_loop_that_lies_in_another_one_claims_no_end() {
     let end = &found["likely_end"];
     assert_eq!((&end["of"], &end["method"]), (&json!("inner loop"), &json!("inner iterations")), "{found}");
     assert!((number(&end["remaining_s"]) - 790.0).abs() < 40.0, "{found}");
+}
+
+/// Passes of a loop around are taken to be alike; in the last of them the end is that of the loop inside.
+#[test]
+fn an_end_by_a_loop_around_is_likely_until_its_last_pass() {
+    let site = Site::start();
+    let _agent = site.agent("n1");
+    let now = now_s();
+    let ask = |name: &str, (done, to_come), is_likely, progress: Option<LoopProgress>| -> Value {
+        let mut report = ring(now - 210.0, now - 10.0, 200);
+        report.window.progress = progress.or(report.window.progress);
+        report.window.loops_around = Some(vec!["loop 1 of main".to_owned()]);
+        let outer = OuterProgress {
+            name: "loop 1 of main".to_owned(),
+            done: Some(done),
+            to_come: Some(to_come),
+            to_come_at_most: Some(to_come),
+            is_likely,
+            missing: None,
+        };
+        report.window.outer_progress = vec![outer];
+        let job = site.keeps(7, name, report);
+        site.client("user:7").post("/v1/forecasts/job", &json!({ "job": job })).expect("hers")
+    };
+    // Four passes and a part of the fifth in 200 s; five come behind it.
+    let found = ask("steps", (4, 5), false, Some(LoopProgress::default()));
+    assert!(found["end"].is_null() && found["outer"][0]["to_come"] == 5, "{found}");
+    assert!(found["no_claim"].as_str().is_some_and(|why| why.contains("alike")), "{found}");
+    let end = &found["likely_end"];
+    assert_eq!((&end["of"], &end["method"]), (&json!("outer loop"), &json!("likely outer iterations")), "{found}");
+    let within = |low: f64, high: f64| number(&end["lower_s"]) <= low && number(&end["upper_s"]) >= high;
+    assert!(within(190.0, 240.0) && number(&end["upper_s"]) < 340.0, "{found}");
+    let last = ask("last", (4, 0), false, None);
+    assert_eq!((&last["end"]["of"], &last["end"]["method"]), (&json!("main loop"), &json!("iterations")), "{last}");
+    let likely = ask("likely", (4, 0), true, None);
+    assert!(likely["end"].is_null() && likely["likely_end"]["of"] == "inner loop", "{likely}");
 }
 
 #[test]
