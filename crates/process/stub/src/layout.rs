@@ -78,7 +78,7 @@ pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 pub const POLLS_TOGETHER_MAX: u64 = 4;
 
 /// Of a wait by polling no more than one in so many parts lies between calls of which one followed the other late.
-pub const WAIT_TO_APART_MIN: u64 = 64;
+pub const WAIT_TO_APART_MIN: u64 = 16;
 
 /// So many calls that polled on and had work to do are charged as one call: the way through their probes is half as long, and
 /// three times as much of the time may go to them, because that wait is what a window is to tell.
