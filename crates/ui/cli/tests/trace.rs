@@ -253,7 +253,7 @@ fn a_blocked_rank_is_let_go() {
     for mpi in Mpi::ALL {
         let name = mpi.name();
         let home = Home::new();
-        let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 2500 --size 1000000"));
+        let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 9000 --size 1000000"));
         let outcome = home.run(&["attach", "--max-seconds", "1.5", &job.launcher()]);
         outcome.reports(name, 0, &["by time", "Rank 1 only communicates"]);
         job.ends_well(name);

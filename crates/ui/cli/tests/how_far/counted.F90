@@ -1,12 +1,13 @@
 ! Steps of a DO loop, up, down, by three, with its number printed in it, and of a DO WHILE with a second end.
-! From a SIGUSR1 on they compute nothing.
+! From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one.
 module flow
   use, intrinsic :: iso_c_binding
   use mpi
   implicit none
   integer :: rank, ranks, ierr
   integer :: done = 0
-  integer, volatile :: count = 150000
+  integer, volatile :: computes = 1
+  double precision, parameter :: step_s = 2.5d-3
   interface
     integer(c_int) function gettimeofday(now, zone) bind(C)
       import :: c_int, c_int64_t, c_ptr
@@ -16,12 +17,20 @@ module flow
   end interface
   double precision :: state = 1
 contains
+  double precision function now_s()
+    integer(c_int64_t) :: now(2)
+    integer :: failed
+    failed = gettimeofday(now, c_null_ptr)
+    now_s = dble(now(1)) + 1d-6 * dble(now(2))
+  end function
+
   subroutine step()
     double precision :: field(4)
     integer(c_int64_t) :: now(2)
-    integer :: index
-    do index = 1, count
-      state = state + sqrt(index + state) * 1d-9
+    double precision :: end_s
+    end_s = now_s() + step_s
+    do while (computes == 1 .and. now_s() < end_s)
+      state = state + sqrt(1 + state) * 1d-9
     end do
     field = state
     call MPI_Sendrecv_replace(field, 4, MPI_DOUBLE_PRECISION, mod(rank + 1, ranks), 1, mod(rank + ranks - 1, ranks), 1, &
@@ -35,7 +44,7 @@ contains
   end subroutine
 
   subroutine hurry()
-    count = 0
+    computes = 0
   end subroutine
 
   subroutine solve(steps)

@@ -1,5 +1,5 @@
 // Steps of a loop in a method, with an object that must be destroyed and an exception that is caught in some of them.
-// From a SIGUSR1 on they compute nothing.
+// From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -9,9 +9,17 @@
 #include <stdexcept>
 #include <vector>
 
-static volatile std::sig_atomic_t count = 150000;
+static volatile std::sig_atomic_t computes = 1;
+static const double step_s = 2.5e-3;
 
-static void hurry(int) { count = 0; }
+static void hurry(int) { computes = 0; }
+
+static double now_s()
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 namespace flow {
 class Solver {
@@ -43,8 +51,8 @@ Solver *known;
 
 __attribute__((noinline)) void Solver::step(std::vector<double> &field)
 {
-    for (int index = 1; index <= count; index++)
-        state_ += std::sqrt(index + state_) * 1e-9;
+    for (double end_s = now_s() + step_s; computes && now_s() < end_s;)
+        state_ += std::sqrt(1 + state_) * 1e-9;
     MPI_Sendrecv_replace(field.data(), 4, MPI_DOUBLE, (rank_ + 1) % ranks_, 1, (rank_ + ranks_ - 1) % ranks_, 1,
                          MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank_ == 0) {
