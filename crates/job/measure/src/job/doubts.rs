@@ -8,8 +8,8 @@
 use super::drive::WindowLead;
 use super::nest;
 use crate::error::Error;
-use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_mpi::Class;
+use trimtab_os::ticks;
 use trimtab_types::report::{Ended, LoopProgress, OuterProgress, Report};
 use trimtab_window::FunctionInfo;
 
@@ -73,7 +73,8 @@ pub(super) fn say_around(lead: &mut WindowLead, report: &mut Report) -> Result<(
     report.cost.add_pauses(looked.pause_us_max, looked.pause_us_total);
     say(report, entered(&looked.entered));
     let end_unix_s = report.window.started_unix_s.map(|started| started + report.window.duration_s);
-    let since_s = end_unix_s.map(|end| (now_unix_s() - end).max(0.0));
+    let now_unix_s = lead.clock.unix_time(lead.clock.ticks_per_second()).at(ticks());
+    let since_s = end_unix_s.map(|end| (now_unix_s - end).max(0.0));
     let left = report.window.progress.as_ref().and_then(|progress| progress.remaining);
     let each_s = report.time_per_iteration_s.as_ref().map(|estimate| estimate.mean);
     report.window.outer_progress = looked.outer;
@@ -97,10 +98,6 @@ fn may_be_anew(left: Option<u64>, each_s: Option<f64>, since_s: Option<f64>) -> 
 fn no_more_known(one: &mut OuterProgress) {
     let missing = "the loop in it may have ended and begun anew between the window and the look".to_owned();
     *one = OuterProgress { name: std::mem::take(&mut one.name), missing: Some(missing), ..OuterProgress::default() };
-}
-
-fn now_unix_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn entered(around: &[String]) -> Option<String> {

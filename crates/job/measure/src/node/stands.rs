@@ -12,7 +12,7 @@ use crate::request::{LoopCourse, SampledCourse};
 use std::collections::BTreeMap;
 use trimtab_session::{EITHER, FrameRegisters, LoopCounter, LoopStand, NoReading};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_window::{FunctionId, NestLoop, StackCall};
+use trimtab_window::{FunctionId, NestLoop};
 
 /// Calls of a loop at different places that are tried, those first that most stacks show.
 const PLACES_MAX: usize = 4;
@@ -86,18 +86,18 @@ fn places(sampler: &NestSampler, one: &NestLoop) -> Vec<FileAddr> {
         *counts.entry(call.at).or_default() += 1;
     }
     let mut places: Vec<(usize, FileAddr)> = counts.into_iter().map(|(at, count)| (count, at)).collect();
-    places.retain(|(_, at)| is_in(sampler, StackCall { function: one.function, at: *at }, one));
+    places.retain(|(_, at)| is_in(sampler, *at, one));
     places.sort_by_key(|(count, at)| (std::cmp::Reverse(*count), *at));
     places.into_iter().take(PLACES_MAX).map(|(_, at)| at).collect()
 }
 
-fn is_in(sampler: &NestSampler, call: StackCall, one: &NestLoop) -> bool {
+fn is_in(sampler: &NestSampler, at: FileAddr, one: &NestLoop) -> bool {
     let inside = |inside: &trimtab_session::Inside<'_>, at: ProcAddr| {
         let found = inside.flow.loop_numbered(&one.number).zip(inside.flow.block_at(at));
         found.is_some_and(|(found, block)| found.blocks.binary_search(&block).is_ok())
     };
     let bias = sampler.module(one.function).bias;
-    sampler.looked_inside(one.function, |code| inside(code, bias.to_proc(call.at))).unwrap_or(false)
+    sampler.looked_inside(one.function, |code| inside(code, bias.to_proc(at))).unwrap_or(false)
 }
 
 /// How far a rank is in each loop; `None`: it was never seen twice at the same call of it.
