@@ -283,17 +283,19 @@ pub(crate) fn after_call(flow: &ControlFlow, address: ProcAddr) -> Result<ProcAd
 pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: ProcAddr) -> Result<Vec<Inner>, NoEdges> {
     let flow = &inside.flow;
     check_edges(flow, found)?;
-    if found.header_at == starts_at {
+    // Of a loop of which a compiler has made two that is not the header.
+    let entry = &flow.blocks[found.entries.first().copied().unwrap_or(found.header)];
+    if entry.range.start == starts_at {
         return Err(NoEdges::BeginsWithFunction);
     }
     let outside = |block: &&usize| !found.blocks.contains(block);
-    let from: Vec<usize> = flow.blocks[found.header].predecessors.iter().filter(outside).copied().collect();
+    let from: Vec<usize> = entry.predecessors.iter().filter(outside).copied().collect();
     if from.is_empty() {
         return Err(NoEdges::NoWayIn);
     }
     let way = |block: &usize| match flow.blocks[*block].successors.len() {
         1 => Inner::Instruction(flow.blocks[*block].last),
-        _ => Inner::Way { from: flow.blocks[*block].last, to: found.header_at },
+        _ => Inner::Way { from: flow.blocks[*block].last, to: entry.range.start },
     };
     Ok(from.iter().map(way).collect())
 }

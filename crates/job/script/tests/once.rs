@@ -130,6 +130,14 @@ fn loops_are_entered_and_left() {
                       entry work { rounds++ }";
         let enough = |counts: &BTreeMap<String, i64>| counts.get("rounds").is_some_and(|rounds| *rounds > 100);
         let counts = program.counts(script, enough);
+        let script = "loop seldom:1 { passes++ } loop entry seldom:1 { begins++ } loop exit seldom:1 { ends++ }
+                      entry work { rounds++ }";
+        let joined = program.counts(script, enough);
+        // The last one leaves it.
+        for (name, times) in [("passes", 21), ("begins", 1), ("ends", 1)] {
+            let expected = times * joined["rounds"];
+            assert!((joined[name] - expected).abs() <= 2 * times, "{level}: {name} of {expected}: {joined:?}");
+        }
         for (name, times) in [("calls", 3), ("came", 2), ("went", 2)] {
             let expected = times * counts["rounds"];
             assert!((counts[name] - expected).abs() <= 2 * times, "{level}: {name} of {expected}: {counts:?}");

@@ -77,7 +77,7 @@ impl Surroundings for Around<'_> {
         let called = Called { around: self, given: Given::new(subject, &left) };
         calls.into_iter().all(|(caller, call)| {
             let is_own = subject.analysed(caller, |code, analysis| {
-                let flow = flow_of(analysis, subject);
+                let flow = flow_of(code, analysis, subject);
                 Ok(passes_own(code, analysis, &flow, (call, register, &bytes), &called))
             });
             is_own.unwrap_or(false)

@@ -29,7 +29,7 @@ pub struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis, subject: &'a Subject<'a>) -> Self {
-        Inside { code, analysis, subject, flow: flow_of(analysis, subject) }
+        Inside { code, analysis, subject, flow: flow_of(code, analysis, subject) }
     }
 
     /// Where its entry and each of its exits would be patched, or why not.

@@ -42,7 +42,7 @@ impl Surroundings for Given<'_> {
         self.left.set(self.left.get() - 1);
         let further = Given { depth: self.depth + 1, ..*self };
         let seen = self.subject.analysed(target, |code, analysis| {
-            let flow = flow_of(analysis, self.subject);
+            let flow = flow_of(code, analysis, self.subject);
             Ok(leaves_alone(code, analysis, &flow, (register, &about.0, about.1), &further))
         });
         seen.unwrap_or_else(|_| about.1.of_unknown(&about.0))

@@ -113,7 +113,7 @@ impl Search<'_> {
     }
 
     fn keeps(&self, code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<ProcAddr>) -> bool {
-        let flow = flow_of(analysis, self.subject);
+        let flow = flow_of(code, analysis, self.subject);
         let left = Given::all();
         keeps_address(code, analysis, &flow, addresses, &Given::new(self.subject, &left))
     }

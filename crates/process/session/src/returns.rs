@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use trimtab_symbols::{Image, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{Analysis, ControlFlow};
+use trimtab_x86::{Analysis, ControlFlow, FunctionCode};
 
 /// Functions of the C library and of languages' runtimes that never come back to their caller.
 const NAMES: [&str; 34] = [
@@ -114,10 +114,11 @@ impl<'s> Returns<'s> {
     }
 }
 
-/// Blocks, loops and calls of a function of the module, which end at calls that never return.
-pub(crate) fn flow_of(analysis: &Analysis, subject: &Subject<'_>) -> ControlFlow {
+/// Blocks, loops and calls of a function of the module, which end at calls that never return; with loops joined of which a compiler
+/// has made two.
+pub(crate) fn flow_of(code: &FunctionCode<'_>, analysis: &Analysis, subject: &Subject<'_>) -> ControlFlow {
     let returns = Returns::of(subject);
-    ControlFlow::ending_at(analysis, &|target| returns.never(target))
+    ControlFlow::ending_at(analysis, &|target| returns.never(target)).rejoined(code, analysis)
 }
 
 /// True if what is called at this address of the process may return a second time.

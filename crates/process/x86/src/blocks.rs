@@ -8,6 +8,7 @@ use crate::Analysis;
 use crate::flow::{enter, following};
 use crate::instruction::{Next, Step};
 use crate::loops::{Loop, find_loops};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
 
@@ -86,12 +87,19 @@ impl ControlFlow {
         let roots = flow.roots(analysis);
         flow.order = flow.reverse_postorder(&roots);
         flow.find_dominators(&roots);
-        flow.loops = find_loops(&flow, analysis, &roots);
-        for (index, found) in flow.loops.iter().enumerate() {
-            // Inner loops come later, so the innermost wins.
-            found.blocks.iter().for_each(|&block| flow.blocks[block].innermost_loop = Some(index));
-        }
+        flow.find_loops_again(analysis, &BTreeMap::new());
         flow
+    }
+
+    /// Finds the loops, where passes of those with some headers are counted at another block that all of them go through.
+    pub(crate) fn find_loops_again(&mut self, analysis: &Analysis, counted_at: &BTreeMap<usize, usize>) {
+        let roots = self.roots(analysis);
+        self.loops = find_loops(self, analysis, &roots, counted_at);
+        self.blocks.iter_mut().for_each(|block| block.innermost_loop = None);
+        for (index, found) in self.loops.iter().enumerate() {
+            // Inner loops come later, so the innermost wins.
+            found.blocks.iter().for_each(|&block| self.blocks[block].innermost_loop = Some(index));
+        }
     }
 
     /// The block that holds the byte at `addr`.

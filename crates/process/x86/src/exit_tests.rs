@@ -224,7 +224,7 @@ pub fn exit_tests(
     }
     for (test, blocks) in tests {
         // One that only some passes come to is no end when its sides have met, but later.
-        if search.are_in_each_pass(&blocks) { all.add(test) } else { all.has_others = true }
+        if pass.goes_through(&blocks) { all.add(test) } else { all.has_others = true }
     }
     (!all.tests.is_empty()).then_some(all)
 }
@@ -246,6 +246,48 @@ enum Found {
     Other,
 }
 
+/// From where a register has its value.
+enum Origin {
+    /// The instruction that wrote to it, by block and index.
+    Write(usize, usize),
+    /// It was stored there since.
+    Stored(ReadablePlace),
+    /// Control comes from several blocks.
+    Several(Vec<usize>),
+}
+
+/// Memory that is written to between a store and its use.
+#[derive(Default)]
+struct Overwritten {
+    /// Addresses of variables.
+    fixed: Vec<u64>,
+    /// Elsewhere, too, or by a function that is called.
+    is_elsewhere: bool,
+}
+
+impl Overwritten {
+    fn note(&mut self, one: &Instruction, info: &mut InstructionInfoFactory) {
+        let is_write = is_call(one) || info.info(one).used_memory().iter().any(|used| is_write(used.access()));
+        match one.is_ip_rel_memory_operand() {
+            true if is_write => self.fixed.push(one.ip_rel_memory_address()),
+            false => self.is_elsewhere |= is_write,
+            true => {}
+        }
+    }
+
+    /// True if what an instruction stores to a variable is still there.
+    fn leaves(&self, one: &Instruction) -> bool {
+        one.is_ip_rel_memory_operand() && !self.is_elsewhere && !self.fixed.contains(&one.ip_rel_memory_address())
+    }
+}
+
+/// True if an instruction stores a register's number with a fraction.
+fn is_stored(one: &Instruction, register: Register) -> bool {
+    use Mnemonic::{Movsd, Movss, Vmovsd, Vmovss};
+    let is_store = matches!(one.mnemonic(), Movsd | Movss | Vmovsd | Vmovss) && one.op0_kind() == OpKind::Memory;
+    is_store && one.op1_kind() == OpKind::Register && one.op1_register().full_register() == register
+}
+
 struct Search<'a> {
     flow: &'a ControlFlow,
     found: &'a Loop,
@@ -258,14 +300,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// True if no pass of the loop goes round without coming through one of these blocks.
-    fn are_in_each_pass(&self, blocks: &[usize]) -> bool {
-        self.found.latches.iter().all(|latch| {
-            let latch = self.flow.block_at(latch.from);
-            latch.is_some_and(|latch| blocks.iter().any(|block| self.flow.dominates(*block, latch)))
-        })
-    }
-
     fn test_of(&self, exit: &Edge) -> Found {
         self.budget.set(FOLLOWED_MAX);
         self.test(exit).unwrap_or(Found::Other)
@@ -427,7 +461,14 @@ impl Search<'_> {
         terms: &mut Vec<Term>,
     ) -> Option<()> {
         let register = register.full_register();
-        let (block, index) = self.last_write(at, index, register)?;
+        let (block, index) = match self.origin(at, index, register)? {
+            Origin::Write(block, index) => (block, index),
+            Origin::Stored(place) => {
+                terms.push(Term { place, is_subtracted });
+                return (matches!(bytes_of(place), 4 | 8) && terms.len() <= TERMS_MAX).then_some(());
+            }
+            Origin::Several(before) => return self.add_common_terms(&before, register, is_subtracted, terms),
+        };
         let one = &self.instructions[&block][index];
         let place = (block, index);
         use Mnemonic::{
@@ -437,6 +478,8 @@ impl Search<'_> {
             (Movsd | Movss | Movapd | Movaps | Movq | Vmovsd | Vmovss | Vmovapd | Vmovaps | Vmovq, 2) => {
                 self.add_terms(place, 1, is_subtracted, terms)
             }
+            // Constants come through other registers, too.
+            (Mnemonic::Mov, 2) if one.op1_kind() == OpKind::Memory => self.add_terms(place, 1, is_subtracted, terms),
             (Mnemonic::Addsd | Mnemonic::Addss | Mnemonic::Subsd | Mnemonic::Subss, 2) => {
                 let is_minus = matches!(one.mnemonic(), Mnemonic::Subsd | Mnemonic::Subss);
                 self.add_terms(place, 0, is_subtracted, terms)?;
@@ -452,12 +495,42 @@ impl Search<'_> {
         }
     }
 
+    /// The words that a register holds the sum of at the ends of all these blocks, if they are the same.
+    fn add_common_terms(
+        &self,
+        blocks: &[usize],
+        register: Register,
+        is_subtracted: bool,
+        terms: &mut Vec<Term>,
+    ) -> Option<()> {
+        let mut common: Option<Vec<Term>> = None;
+        for block in blocks {
+            let mut own = Vec::new();
+            self.add_terms_of((*block, self.instructions.get(block)?.len()), register, is_subtracted, &mut own)?;
+            match &common {
+                Some(known) if *known != own => return None,
+                _ => common = Some(own),
+            }
+        }
+        terms.extend(common?);
+        (terms.len() <= TERMS_MAX).then_some(())
+    }
+
     /// The last instruction before one that writes to a register, on the only way there.
     fn last_write(&self, block: usize, index: usize, register: Register) -> Option<(usize, usize)> {
+        match self.origin(block, index, register)? {
+            Origin::Write(block, index) => Some((block, index)),
+            Origin::Stored(_) | Origin::Several(_) => None,
+        }
+    }
+
+    /// From where a register has what it holds before an instruction.
+    fn origin(&self, block: usize, index: usize, register: Register) -> Option<Origin> {
         self.budget.set(self.budget.get().checked_sub(1)?);
         let (mut block, mut index) = (block, index);
         let mut info = InstructionInfoFactory::new();
         let is_kept = number_of(register).is_some_and(|number| !CALL_CHANGES.contains(&(number as u8)));
+        let mut overwritten = Overwritten::default();
         for _ in 0..BLOCKS_BACK_MAX {
             while index > 0 {
                 index -= 1;
@@ -468,10 +541,18 @@ impl Search<'_> {
                 if is_call(one) && !is_kept {
                     return None;
                 } else if used.iter().any(is_written) {
-                    return Some((block, index));
+                    return Some(Origin::Write(block, index));
+                } else if is_stored(one, register) && overwritten.leaves(one) {
+                    return self.memory(block, index).map(Origin::Stored);
                 }
+                overwritten.note(one, &mut info);
             }
-            block = self.only_before(block)?;
+            let is_inside = |block: &&usize| self.found.blocks.binary_search(block).is_ok();
+            let before: Vec<usize> = self.flow.blocks[block].predecessors.iter().filter(is_inside).copied().collect();
+            match before[..] {
+                [only] => block = only,
+                _ => return Some(Origin::Several(before)),
+            }
             index = self.instructions.get(&block)?.len();
         }
         None

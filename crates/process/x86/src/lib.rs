@@ -59,6 +59,7 @@ mod pass_block;
 mod point;
 mod probe_island;
 mod refusal;
+mod rejoined;
 mod relocate;
 mod shift;
 mod site;

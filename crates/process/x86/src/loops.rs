@@ -3,13 +3,14 @@
 //! A loop is a set of blocks each of which can reach every other. If it is entered at one block only, that is the
 //! header, and the loop is the natural loop of all branches back to it; if at several, it is irreducible, and says so:
 //! compilers make such loops when they know how the first pass begins. Its header is then a block that every way round
-//! passes once (`pass_block`), or if there is none, the first that is entered. Taking the ways back to the headers away,
+//! passes once (`pass_block`), or if there is none, the first that is entered. Of some loops compilers make two (`rejoined`). Taking the ways back to the headers away,
 //! what still goes round is nested inside.
 //! Next: `blocks` for the graph, `point` for measuring at a loop.
 
 use crate::Analysis;
 use crate::blocks::{ControlFlow, Edge, for_each_edge};
 use crate::pass_block::pass_block;
+use std::collections::BTreeMap;
 use std::fmt;
 use trimtab_types::ProcAddr;
 
@@ -59,14 +60,21 @@ impl fmt::Display for Loop {
 /// Nesting that is looked at; deeper loops are left to the innermost one found.
 const DEPTH_MAX: usize = 64;
 
-/// All loops, outer ones first. `roots` are the blocks entered from outside of the function.
-pub(crate) fn find_loops(flow: &ControlFlow, analysis: &Analysis, roots: &[usize]) -> Vec<Loop> {
+/// All loops, outer ones first. `roots` are the blocks entered from outside of the function; loops that are entered at a block of
+/// `counted_at` are counted at the other one.
+pub(crate) fn find_loops(
+    flow: &ControlFlow,
+    analysis: &Analysis,
+    roots: &[usize],
+    counted_at: &BTreeMap<usize, usize>,
+) -> Vec<Loop> {
     let nothing = vec![false; flow.blocks.len()];
     let (mut is_root, mut place) = (nothing.clone(), vec![usize::MAX; flow.blocks.len()]);
     roots.iter().for_each(|&root| is_root[root] = true);
     flow.order().iter().enumerate().for_each(|(at, &block)| place[block] = at);
     let is_seen_to_be_entered = reached_from(flow, analysis.entry);
-    let mut search = Search { flow, analysis, is_root, is_seen_to_be_entered, place, cut: nothing, loops: Vec::new() };
+    let (cut, loops) = (nothing, Vec::new());
+    let mut search = Search { flow, analysis, is_root, is_seen_to_be_entered, counted_at, place, cut, loops };
     search.within(flow.order(), None);
     search.loops
 }
@@ -89,6 +97,8 @@ struct Search<'a> {
     is_root: Vec<bool>,
     /// Blocks that the function's entry leads to, and not only a handler of exceptions, say.
     is_seen_to_be_entered: Vec<bool>,
+    /// Where passes of loops that compilers have made two of are counted, by where they are entered.
+    counted_at: &'a BTreeMap<usize, usize>,
     /// Each block's place in the walk from the entry.
     place: Vec<usize>,
     /// Blocks whose incoming edges no longer count: headers of loops found.
@@ -130,7 +140,8 @@ impl Search<'_> {
         };
         let seen: Vec<usize> = entries.iter().filter(comes_from_entry).copied().collect();
         if let ([only], _) | (_, [only]) = (&entries[..], &seen[..]) {
-            return (*only, true);
+            let joined = self.counted_at.get(only).filter(|block| round.binary_search(block).is_ok());
+            return (*joined.unwrap_or(only), true);
         }
         let mut others = round.to_vec();
         others.sort_by_key(|&block| self.place[block]);

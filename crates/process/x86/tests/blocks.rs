@@ -53,6 +53,10 @@ fn put(
         "number" => a.mov(edi, ADDR.0 as u32),
         "copy" => a.mov(rdi, rax),
         "load" => a.mov(rdi, ptr(rsp)),
+        "first" => a.xor(edx, edx),
+        "next" => a.inc(rdx),
+        "keep" => a.mov(ptr(rsp + 8), rdx),
+        "take" => a.mov(rdx, ptr(rsp + 8)),
         "ret" => a.ret(),
         "jmp" => {
             let to = to();
@@ -151,6 +155,36 @@ fn loops_by_shape() {
     ];
     for (name, text, want) in rows {
         assert_eq!(Lab::new(text).loops(), want, "{name}: {text}");
+    }
+}
+
+/// A loop that comes back in two ways, of which the longer one loads a value anew, is one; loops that were written as two are not.
+#[test]
+fn loops_of_which_compilers_make_two_are_joined() {
+    let apart = "1 H 1 back 1 out; 1.1 P 1 back 2 out";
+    let rows = [
+        ("made two", ". H take P je:Z next keep je:S jmp:P S call jmp:H Z ret", "1 P 2 back 1 out"),
+        ("nothing to load", ". H . P je:Z next je:S jmp:P S call jmp:H Z ret", "1 P 2 back 1 out"),
+        (
+            "three ways back",
+            ". G take H take P je:Z next keep je:S jmp:P S je:T call jmp:H T call jmp:G Z ret",
+            "1 P 2 back 1 out",
+        ),
+        ("an error", ". H take P je:Z next keep je:S jmp:P S je:E call jmp:H Z ret E call", "1 P 2 back 2 out"),
+        ("a first value", ". H first P je:Z next keep je:S jmp:P S call jmp:H Z ret", apart),
+        ("a value from elsewhere", ". H take P je:Z next je:S jmp:P S call jmp:H Z ret", apart),
+        ("a value that is kept there", ". H keep P je:Z next je:S jmp:P S call jmp:H Z ret", apart),
+        ("a call on the way", ". H call P je:Z next je:S jmp:P S call jmp:H Z ret", apart),
+        (
+            "a test of its own",
+            ". H take P next keep je:S jmp:P S call je:Z jmp:H Z ret",
+            "1 H 1 back 1 out; 1.1 P 1 back 1 out",
+        ),
+    ];
+    for (name, text, want) in rows {
+        let lab = Lab::new(text);
+        let analysis = lab.analysis();
+        assert_eq!(lab.described(&ControlFlow::of(&analysis).rejoined(&lab.code(), &analysis)), want, "{name}: {text}");
     }
 }
 

@@ -206,8 +206,11 @@ fn recording() -> Vec<u8> {
         a.mov(rdi, rsp)?;
         a.mov(rbp, rsp)?;
         a.and(rsp, -16)?;
+        a.sub(rsp, 512)?;
+        a.fxsave64(ptr(rsp))?;
         a.mov(rax, record as *const () as u64)?;
         a.call(rax)?;
+        a.fxrstor64(ptr(rsp))?;
         a.mov(rsp, rbp)?;
         for register in all.into_iter().rev() {
             // Its own value is what it has when all others are back.
@@ -314,7 +317,7 @@ impl Library {
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         let Ok(analysis) = analyse(&code, &(), &()) else { return Said::Unseen };
-        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target));
+        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target)).rejoined(&code, &analysis);
         let outermost = flow.loops.iter().filter(|found| found.depth() == 1);
         let said = outermost.map(|found| {
             let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { return Said::Unseen };
@@ -359,7 +362,7 @@ impl Library {
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         let Ok(analysis) = analyse(&code, &(), &()) else { return ([0; 2], Vec::new()) };
-        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target));
+        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target)).rejoined(&code, &analysis);
         let (mut told, mut wrong) = ([0; 2], Vec::new());
         for found in flow.loops.iter().filter(|found| found.depth() == 1) {
             let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { continue };

@@ -42,6 +42,14 @@ __attribute__((noinline)) long search(volatile long *list, long count, long want
   return i;
 }
 
+/* One loop, of which a compiler has made two: what is left stays in a register on the short way round, and is loaded anew behind a
+ * call that every eighth pass makes. Returns the calls. */
+long seldom(long passes);
+__asm__(".text\n.globl seldom\n.type seldom, @function\nseldom:\n push %rbx\n sub $16, %rsp\n xor %ebx, %ebx\n"
+        " mov %rdi, 8(%rsp)\n.p2align 4\n1: mov 8(%rsp), %rdx\n2: cmp $0, %rdx\n je 4f\n sub $1, %rdx\n"
+        " mov %rdx, 8(%rsp)\n test $7, %dl\n jne 2b\n add $1, %rbx\n mov $1, %edi\n call below\n jmp 1b\n"
+        "4: mov %rbx, %rax\n add $16, %rsp\n pop %rbx\n ret\n.size seldom, . - seldom\n");
+
 int main(void) {
   volatile long list[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   settings[599] = 7;
@@ -56,6 +64,7 @@ int main(void) {
     wrong += search(list, 8, 3) != 2;    /* leaves in the middle */
     wrong += search(list, 8, 100) != 8;  /* leaves at the end */
     wrong += search(list, 200, 1) != -1; /* goes around it */
+    wrong += seldom(20) != 3;
     usleep(200);
   }
 }

@@ -51,6 +51,9 @@ OTHER(float_time) { double t = 0, dt = 0.25, end = n * 0.25; while (t < end) { s
 OTHER(float_and_count) { double t = 0, dt = 0.25, end = n * 0.25; int it = 0; while (t < end) { step(it); t += dt; it++; } }
 EXITS(float_or_count) { double t = 0; int it = 0; while (t < 1e9 && it < n) { step(it); t += 0.5; it++; } }
 OTHER(count_and_float) { double t = 0; for (int it = 0; it < n && t < 3.0; it++) { step(it); t += 0.25; } }
+static double time_g, since_g, dt_g;
+/* Compilers make two loops of it: the time is loaded anew behind the work that is done seldom. */
+EXITS(seldom_work) { dt_g = 0.25; since_g = 0; time_g = 200 - n * 0.25; while (time_g < 200.0) { if (time_g + dt_g > 200.0) dt_g = 200.0 - time_g; step((int)time_g); time_g = time_g + dt_g; since_g = since_g + dt_g; if (since_g >= 1.0) { since_g = since_g - 1.0; work(field, 2); } } }
 EXITS(with_break) { for (int i = 0; i < 2 * n; i++) { step(i); if (i == n - 1 + check(i)) break; } }
 EXITS(break_first) { for (int i = 0; i < 2 * n; i++) { if (check(i) + i == n) break; step(i); } }
 PLAIN(forever) { int i = 0; while (1) { step(i); i++; if (i >= n) break; } }
