@@ -179,7 +179,8 @@ pub struct Window {
     /// not looked at.
     #[serde(default)]
     pub loops_around: Option<Vec<String>>,
-    /// How far each of these was, by one look right after the window; empty: nobody looked.
+    /// How far each of these was, by one look right after the window; if no loop counts iterations, the loops in which ranks were seen
+    /// before and after it, outermost first. Empty: there are none, or nobody looked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outer_progress: Vec<OuterProgress>,
     /// How far that loop was when the window ended; `None`: no loop counts iterations.

@@ -251,7 +251,8 @@ pub struct JobAnswer {
     pub iterations_at_most: Option<u64>,
     /// The same by a counter and a bound that other code may change; null: they are known, or nothing is.
     pub likely: Option<LikelyAnswer>,
-    /// The loops around the one that counts iterations, outermost first; empty: there are none, or nobody looked how far they are.
+    /// The loops around the one that counts iterations, outermost first, or all in which ranks are if none does; empty: there are none, or
+    /// nobody looked how far they are.
     pub outer: Vec<OuterAnswer>,
     /// Done over all; null without a certain total.
     pub share_done: Option<f64>,

@@ -3,7 +3,7 @@
 //! Next: `job`, which forecasts with it.
 
 use trimtab_progress::{Look, Outer, OuterLook, Remaining};
-use trimtab_types::report::{LoopProgress, OuterProgress, Report};
+use trimtab_types::report::{LoopProgress, OuterProgress, Report, Window};
 
 /// Windows of one job that are looked at, at most: the newest.
 pub const LOOKS_OF_JOB_MAX: usize = 64;
@@ -30,10 +30,11 @@ pub fn looks(reports: &[Report], begun_unix_s: f64) -> (Vec<Look>, Remaining) {
     (found, remaining(newest))
 }
 
-/// The loop around the counted one whose end is the job's: the outermost that is not in its last pass, if it is known how far all
-/// are that lie around it. `None`: there is none. `reports` and the job's beginning as those of [`looks`].
+/// The loop whose end is the job's, around the counted one or where none counts: the outermost that is not in its last pass, if it is
+/// known how far all are that lie around it. `None`: there is none. `reports` and the job's beginning as those of [`looks`].
 pub fn outer(reports: &[Report], begun_unix_s: f64) -> Option<Outer> {
-    let newest = reports.last().filter(|newest| newest.window.valid && newest.window.is_of_inner_loop())?;
+    let is_around = |window: &Window| window.main_loop.is_none() || window.is_of_inner_loop();
+    let newest = reports.last().filter(|newest| newest.window.valid && is_around(&newest.window))?;
     let one = newest.window.outer_progress.iter().find(|one| one.to_come_at_most != Some(0))?;
     let mut looks = Vec::new();
     for report in reports {
@@ -205,6 +206,10 @@ mod tests {
         let mut unknown = at(20.0, 4, 5);
         unknown.window.outer_progress.insert(0, OuterProgress::default());
         assert_eq!(outer(&[unknown], 0.0), None, "nothing is known of the one around it");
+        let mut uncounted = at(20.0, 4, 5);
+        (uncounted.window.loops_around, uncounted.window.main_loop, uncounted.window.iterations) = (None, None, None);
+        let found = outer(&[at(10.0, 2, 7), uncounted], 0.0).expect("no loop counts, and one is known");
+        assert_eq!(found.looks.len(), 2, "{found:?}");
         let mut invalid = at(20.0, 4, 5);
         invalid.window.valid = false;
         assert_eq!(outer(&[invalid], 0.0), None);

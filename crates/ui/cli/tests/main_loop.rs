@@ -181,9 +181,27 @@ const CYCLES: [Cycles; 6] = [
 fn loops_around_are_read_where_ranks_stand_in_them() {
     let _alone = alone();
     std::thread::scope(|scope| {
-        let checks: Vec<_> = CYCLES.iter().map(|one| scope.spawn(|| cycles_are_read(one))).collect();
+        let mut checks: Vec<_> = CYCLES.iter().map(|one| scope.spawn(|| cycles_are_read(one))).collect();
+        checks.push(scope.spawn(uncounted_cycles_are_read));
         checks.into_iter().for_each(|check| check.join().expect("it is as the program says"));
     });
+}
+
+/// Where no loop can count iterations, those in which ranks stand are read all the same.
+fn uncounted_cycles_are_read() {
+    let home = Home::new();
+    let program = Program { source: "cycles.c", wrapper: "mpicc", function: "evolve" };
+    let program = compiled(&home, &program, Mpi::OpenMpi, &["-O2", "-DFORM=3"]);
+    let mut job = Launch::mpi(Mpi::OpenMpi, RANKS, &program).start().expect("it starts");
+    job.rank_pids(LIMIT).expect("ranks");
+    std::thread::sleep(Duration::from_secs(2));
+    let texts = snapshots(&mut job);
+    let (_, report) = home.attach(job.pid(), "--max-seconds 6").expect("a report");
+    let cycles = job.stdout().lines().filter(|line| line.trim().parse::<u64>().is_ok()).count() as u64;
+    assert_eq!(report.window.main_loop, None, "{:?}", report.window);
+    let [outer] = &report.window.outer_progress[..] else { panic!("{:?}", report.window) };
+    assert_eq!((cycles, outer.done, outer.to_come, outer.is_likely), (1, Some(0), Some(499), false), "{outer:?}");
+    assert_unchanged(&texts, "a cycle that nobody waits for");
 }
 
 fn cycles_are_read(one: &Cycles) {

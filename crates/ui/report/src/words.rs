@@ -70,7 +70,8 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     );
     facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
     facts.extend(window.progress.as_ref().map(|progress| plain("loop at end", how_far(progress))));
-    facts.extend(window.outer_progress.iter().filter_map(outer_progress).map(|said| plain("around it", said)));
+    let of_loops = if window.main_loop.is_some() { "around it" } else { "ranks are in" };
+    facts.extend(window.outer_progress.iter().filter_map(outer_progress).map(|said| plain(of_loops, said)));
     facts.push(plain("recorded", recorded(window)));
     facts.push(plain("per iteration", per_iteration(report)));
     facts.push(validity(report));

@@ -63,14 +63,19 @@ fn left(passes: Option<u64>) -> Option<String> {
     })
 }
 
-/// Says so where the program has entered a loop around it since the stacks were looked at, and how far those are that lie around it.
+/// Says so where the program has entered a loop around it since the stacks were looked at, and how far those are that lie around it:
+/// all in which ranks are, if none of them counts iterations.
 /// A program that has ended, or that somebody waits to be let alone, is not looked at again.
 pub(super) fn say_around(lead: &mut WindowLead, report: &mut Report) -> Result<(), Error> {
-    if report.window.main_loop.is_none() || !matches!(report.window.ended_by, Ended::Iterations | Ended::MaxSeconds) {
+    if !matches!(report.window.ended_by, Ended::Iterations | Ended::MaxSeconds) {
         return Ok(());
     }
     let looked = nest::look_behind(lead)?;
     report.cost.add_pauses(looked.pause_us_max, looked.pause_us_total);
+    if report.window.main_loop.is_none() {
+        report.window.outer_progress = looked.outer;
+        return Ok(());
+    }
     say(report, entered(&looked.entered));
     let end_unix_s = report.window.started_unix_s.map(|started| started + report.window.duration_s);
     let now_unix_s = lead.clock.unix_time(lead.clock.ticks_per_second()).at(ticks());

@@ -226,23 +226,30 @@ impl Candidates {
     }
 
     /// Loops that run `now`, and did not when these were looked at, and may lie around the one that was taken: those outside
-    /// of it, or all if too few stacks are in it at the moment. Each by its name.
+    /// of it, or all if too few stacks are in it at the moment. If none was taken, those outside of all that were known. Each by its name.
     fn new_around(&self, now: &Candidates) -> Vec<String> {
         let is_same =
             |one: &SampledLoop, other: &SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
-        let Some(taken) = self.taken.and_then(|index| self.loops.get(index)) else { return Vec::new() };
-        let at = now.loops.iter().position(|one| is_same(one, taken)).unwrap_or(now.loops.len());
+        let is_inside = |one: &SampledLoop| match self.taken.and_then(|index| self.loops.get(index)) {
+            Some(taken) => is_same(one, taken),
+            None => self.loops.iter().any(|known| is_same(known, one)),
+        };
+        let at = now.loops.iter().position(is_inside).unwrap_or(now.loops.len());
         let is_new = |one: &&SampledLoop| !self.loops.iter().any(|known| is_same(known, one));
         now.loops[..at].iter().filter(is_new).map(|one| one.shown.clone()).collect()
     }
 
     /// How far the loops around the one that was taken are, as stacks showed it that were seen `now`; none if it has others
-    /// around it by now, or may have.
+    /// around it by now, or may have. If none was taken: of those in which ranks were seen before, too.
     fn outer(&self, now: &Candidates) -> Vec<OuterProgress> {
         let is_known = now.unknown_around.is_none() && self.unknown_around.is_none() && self.new_around(now).is_empty();
-        let Some(taken) = self.taken.filter(|_| is_known) else { return Vec::new() };
-        let around = self.loops.iter().take(taken).filter(|one| !one.is_part);
-        around.map(|one| outer_progress(one, the_same(one, &now.loops))).collect()
+        if !is_known {
+            return Vec::new();
+        }
+        let around = self.loops.iter().take(self.taken.unwrap_or(self.loops.len())).filter(|one| !one.is_part);
+        let seen = around.map(|one| (one, the_same(one, &now.loops)));
+        let still = seen.filter(|(_, now)| self.taken.is_some() || now.is_some());
+        still.map(|(one, now)| outer_progress(one, now)).collect()
     }
 
     /// Looks at stacks beside those of which these came.
@@ -301,7 +308,7 @@ impl Watched {
 pub(super) struct LookBehind {
     /// Loops around the one that was taken which the program has entered since.
     pub entered: Vec<String>,
-    /// How far those are that were known to lie around it.
+    /// How far those are that were known to lie around it, or all that were known if none was taken.
     pub outer: Vec<OuterProgress>,
     /// The longest time that a thread was held for it, microseconds.
     pub pause_us_max: f64,
@@ -314,7 +321,7 @@ pub(super) struct LookBehind {
 /// # Errors
 /// As any question to the nodes.
 pub(super) fn look_behind(lead: &mut WindowLead) -> Result<LookBehind, Error> {
-    if lead.options.mark != Mark::Auto || lead.candidates.taken.is_none() {
+    if lead.options.mark != Mark::Auto || lead.candidates.loops.is_empty() {
         return Ok(LookBehind::default());
     }
     let now = Candidates::asked_for(lead, Request::SampleCourses(Box::new(lead.options.clone())))?;

@@ -1,6 +1,6 @@
 /* Cycles of three seconds around the iterations of a solver. Each cycle prints its number. FORM says where their
    counter is kept: 0 in a local variable, 1 in a global one that other code might change. Of form 2 there is one cycle, whose
-   solver ends by its counter alone. */
+   solver ends by its counter alone. Form 3 has no solver: a cycle takes longer than anybody waits for it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -12,6 +12,10 @@ int *volatile lent = &cycles;
 
 __attribute__((noinline, noclone)) static void solve(int iterations, double tolerance) {
     double sum = 1;
+#if FORM == 3
+    sleep(30);
+    iterations = 1;
+#endif
     for (int iteration = 0; iteration < iterations && (FORM == 2 || sum > tolerance); iteration++) {
         usleep(50000);
         MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
