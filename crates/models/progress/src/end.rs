@@ -235,12 +235,14 @@ fn at_most(known: &Known, last: &Look, remaining: u64) -> End {
 /// By passes of a loop around, where nothing bounds their time: `None`.
 fn by_outer(known: &Known, outer: &Outer) -> Option<End> {
     let (end, last) = (outer_end(known, outer)?, outer.looks.last()?);
+    let (least_s, most_s) = end.pass_s;
+    let each = match least_s > 0.0 {
+        true => format!("{} to {} each", time(least_s), time(most_s)),
+        false => format!("at most {} each", time(most_s)),
+    };
     let mut because = vec![format!(
-        "{} passes of {} to come behind the one that it is in, {} to {} each: more is not known of their time",
-        last.to_come,
-        outer.name,
-        time(end.pass_s.0),
-        time(end.pass_s.1)
+        "{} passes of {} to come behind the one that it is in, {each}: more is not known of their time",
+        last.to_come, outer.name
     )];
     if outer.is_likely {
         because.push("its counter or its bound is a variable that other code may change".to_owned());

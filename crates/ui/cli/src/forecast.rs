@@ -98,9 +98,11 @@ impl Way<'_> {
         if has_ended(&report) {
             bail!("the job ended while it was measured");
         }
+        let counts = report.window.main_loop.is_some();
         let made = self.made_of(report)?;
         let wants_more = made.end.as_ref().is_ok_and(|end| end.is_worth_a_look);
-        if !wants_more || !self.pause(made.elapsed_s) {
+        // In less time another window may find no loop.
+        if !wants_more || !self.pause(made.elapsed_s, self.begun.elapsed().as_secs_f64()) {
             return Ok(made);
         }
         // The job may have ended meanwhile; what was forecast is kept, and judged by that.
@@ -109,6 +111,7 @@ impl Way<'_> {
                 self.keep(&made)?;
                 bail!("the job ended while it was measured again")
             }
+            Ok(report) if counts && report.window.main_loop.is_none() => Ok(made),
             Ok(report) => self.made_of(report),
             Err(_) => Ok(made),
         }
@@ -143,13 +146,10 @@ impl Way<'_> {
         Ok(measured.report)
     }
 
-    /// Waits between two windows; false if the time is over, or the user or the job ended it.
-    fn pause(&self, elapsed_s: f64) -> bool {
-        let left_s = self.options.within - self.begun.elapsed().as_secs_f64() - WINDOW_S.0;
-        let pause_s = (WINDOW_SHARE * elapsed_s).clamp(PAUSE_S.0, PAUSE_S.1).min(left_s);
-        if pause_s < PAUSE_S.0 {
-            return false;
-        }
+    /// Waits between two windows; false if the time is over, `window_s` of which another window needs, or the user ended it.
+    fn pause(&self, age_s: f64, window_s: f64) -> bool {
+        let left_s = self.options.within - self.begun.elapsed().as_secs_f64();
+        let Some(pause_s) = pause_s(age_s, left_s, window_s) else { return false };
         self.terminal.say("waiting before another look, because the first leaves much open".to_owned());
         let begun = Instant::now();
         while begun.elapsed().as_secs_f64() < pause_s {
@@ -194,6 +194,13 @@ impl Way<'_> {
         }
         Ok(())
     }
+}
+
+/// How long to wait before another window, of a job of this age, where so much time is left and a window needs `window_s` of it;
+/// `None`: there is no time for one.
+fn pause_s(age_s: f64, left_s: f64, window_s: f64) -> Option<f64> {
+    let pause_s = (WINDOW_SHARE * age_s).clamp(PAUSE_S.0, PAUSE_S.1).min(left_s - window_s);
+    (pause_s >= PAUSE_S.0).then_some(pause_s)
 }
 
 /// True if nothing is left of the job whose window this is: its end is over.
@@ -252,20 +259,35 @@ fn likely_way(made: &JobMade) -> Option<String> {
 }
 
 fn end_lines(end: &End, made: &JobMade) -> Vec<String> {
-    let it = if made.is_of_inner_loop() { "its loop " } else { "" };
+    let (it, job) = if made.is_of_inner_loop() { ("its loop ", ", the job then or later") } else { ("", "") };
     let first = match end.remaining_s {
         _ if made.is_of_inner_loop() && end.late_s <= 0.0 => "its loop has ended since the window".to_owned(),
         Some(remaining) => format!(
-            "{it}ends in {} (90%: {} to {}; 99%: before {})",
+            "{it}ends in {} (90%: {} to {}; 99%: before {}){job}",
             time(remaining),
             time(end.lower_s),
             time(end.upper_s),
             time(end.late_s)
         ),
-        None => format!("{it}ends in at most {} (95%; 99%: {})", time(end.upper_s), time(end.late_s)),
+        None => format!("{it}ends in at most {} (95%; 99%: {}){job}", time(end.upper_s), time(end.late_s)),
     };
     let said = end.because.iter().chain(&made.cautions);
     let first = if made.is_only_likely() { format!("probably {first}") } else { first };
     let method = made.method().unwrap_or_default();
     [first, format!("by {method}:")].into_iter().chain(said.map(|line| format!("  {line}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In less time than the first one took, another window may find no loop.
+    #[test]
+    fn another_window_has_the_time_of_the_first() {
+        assert_eq!(pause_s(30.0, 27.0, 3.0), Some(3.0));
+        assert_eq!(pause_s(620.0, 27.0, 3.0), Some(20.0));
+        assert_eq!(pause_s(620.0, 15.0, 10.0), Some(5.0), "the wait is shorter, and not the window");
+        assert_eq!(pause_s(620.0, 15.0, 14.5), None);
+        assert_eq!(pause_s(620.0, 4.0, 10.0), None);
+    }
 }
