@@ -406,6 +406,10 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     let what = "pairs: slowdown predicted before they meet, beside the measured one";
     rows.push(Row::median_at_most(format!("{what}, median"), "points", &points, PREDICTED_POINTS_MEDIAN_MAX));
     rows.push(Row::at_most(format!("{what}, each"), "points", &points, PREDICTED_POINTS_MAX));
+    // A job that hardly goes on beside another one has a slowdown of any size: its speed tells how much was wrong.
+    let speeds = outcomes.iter().flat_map(|one| &one.slowdowns).map(|(said, found)| (said.recip(), found.recip()));
+    let points: Vec<f64> = speeds.map(|(said, found)| 100.0 * (said - found).abs()).collect();
+    rows.push(Row::no_bar(format!("{what}, as shares of its speed alone"), "points", &points));
     let met: Vec<f64> = outcomes.iter().flat_map(|one| &one.met).map(|both| 100.0 * (both.0 - both.1).abs()).collect();
     rows.push(Row::no_bar("pairs: slowdown as when they met before, beside the measured one", "points", &met));
     rows.push(better_row(outcomes));
