@@ -898,7 +898,12 @@ mod tests {
         assert_eq!(before.new_around(&nest(&["main", "md", "scf", "ot"])), ["loop 1 of md"]);
         assert_eq!(before.new_around(&nest(&["main", "scf", "ot"])), Vec::<String>::new(), "it lies inside");
         assert_eq!(before.new_around(&nest(&["md"])), ["loop 1 of md"], "few stacks are in the loop itself");
-        assert_eq!(nest(&["scf"]).new_around(&nest(&["md", "scf"])), Vec::<String>::new(), "none was taken");
+        let untaken = nest(&["scf", "cg"]);
+        assert_eq!(untaken.new_around(&nest(&["md", "scf"])), ["loop 1 of md"], "none was taken");
+        assert_eq!(untaken.new_around(&nest(&["scf", "ot"])), Vec::<String>::new(), "it lies inside of what was known");
+        let said = |now: &[&str]| untaken.outer(&nest(now)).into_iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(said(&["scf", "ot"]), ["loop 1 of scf"], "those that still run");
+        assert_eq!(said(&["md", "scf"]), Vec::<String>::new(), "another one lies around it by now");
     }
 
     #[test]
