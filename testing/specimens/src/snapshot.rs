@@ -9,6 +9,9 @@ use crate::{Error, Result};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
+/// Looks at a process whose libraries come and go.
+const LOOKS_MAX: usize = 20;
+
 /// The text of every module of one process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSnapshot {
@@ -58,6 +61,18 @@ impl TextSnapshot {
     /// # Errors
     /// [`Error::Io`] if the process is gone or may not be read.
     pub fn of(pid: i32) -> Result<TextSnapshot> {
+        // A program that begins may unload a library between the look at its map and the one at its memory.
+        let mut found = TextSnapshot::once(pid);
+        for _ in 1..LOOKS_MAX {
+            if found.is_ok() {
+                break;
+            }
+            found = TextSnapshot::once(pid);
+        }
+        found
+    }
+
+    fn once(pid: i32) -> Result<TextSnapshot> {
         let maps_path = format!("/proc/{pid}/maps");
         let maps = fs::read_to_string(&maps_path).map_err(Error::io("read", &maps_path))?;
         let memory_path = format!("/proc/{pid}/mem");
@@ -80,14 +95,18 @@ impl TextSnapshot {
     }
 
     /// The first difference between this snapshot and a `later` one, if there is any. Mappings may have been split
-    /// or merged in between; only modules that were loaded or unloaded count, and bytes.
+    /// or merged in between; only modules that were loaded or unloaded count, and bytes. Components that Open MPI loads to choose
+    /// among them may come and go while a program begins.
     pub fn difference(&self, later: &TextSnapshot) -> Option<TextDifference> {
         let (before, after) = (&self.parts, &later.parts);
+        let is_in = |part: &Part, others: &[Part]| others.iter().any(|other| other.module == part.module);
+        let counts = |part: &Part, others: &[Part]| !part.is_component() || is_in(part, others);
         let both = before.iter().find_map(|part| match after.iter().find(|other| part.same_place(other)) {
             Some(other) => part.first_changed(other),
-            None => Some(part.lone()),
+            None => Some(part.lone()).filter(|_| counts(part, after)),
         });
-        both.or_else(|| after.iter().find(|part| !before.iter().any(|other| part.same_place(other))).map(Part::lone))
+        let is_new = |part: &&Part| !before.iter().any(|other| part.same_place(other)) && counts(part, before);
+        both.or_else(|| after.iter().find(is_new).map(Part::lone))
     }
 
     /// The first byte that is not as in its file: for a process that was never seen before somebody changed it. The C
@@ -129,6 +148,12 @@ impl Part {
     fn same_place(&self, other: &Part) -> bool {
         (self.address, self.offset, self.bytes.len(), &self.module)
             == (other.address, other.offset, other.bytes.len(), &other.module)
+    }
+
+    /// A part of Open MPI that is loaded by its name.
+    fn is_component(&self) -> bool {
+        let name = self.module.rsplit('/').next().unwrap_or_default();
+        self.module.contains("/openmpi/") && name.starts_with("mca_")
     }
 
     fn first_changed(&self, later: &Part) -> Option<TextDifference> {
@@ -223,6 +248,23 @@ mod tests {
         for (name, after, difference) in rows {
             assert_eq!(before.difference(&snapshot(&after)), difference, "{name}");
         }
+    }
+
+    /// Components of Open MPI may go while a program begins, and nothing else may.
+    #[test]
+    fn only_what_the_program_does_by_itself_is_left_out() {
+        let named = |module: &str, address: u64, byte: u8| Part { module: module.into(), ..part(address, &[byte; 4]) };
+        let component = |address, byte| named("/usr/lib/openmpi/lib/openmpi3/mca_osc_rdma.so", address, byte);
+        let (program, library) = (named("/opt/app", 0x2000, 1), named("/usr/lib/libm.so.6", 0x9000, 2));
+        let all = snapshot(&[program.clone(), component(0x4000, 3), library.clone()]);
+        let differs = |parts: &[Part]| (all.difference(&snapshot(parts)), snapshot(parts).difference(&all));
+        assert_eq!(differs(&[program.clone(), library.clone()]), (None, None), "the component is gone, or new");
+        let (gone, new) = differs(&[program.clone(), component(0x4000, 3)]);
+        assert!(gone.is_some() && new.is_some(), "the library is");
+        let changed = differs(&[program.clone(), component(0x4000, 4), library.clone()]).0;
+        assert!(matches!(changed, Some(TextDifference::Byte { before: 3, after: 4, .. })), "{changed:?}");
+        let moved = differs(&[program, component(0x6000, 3), library]).0;
+        assert!(matches!(moved, Some(TextDifference::Mapping { .. })), "{moved:?}");
     }
 
     #[test]

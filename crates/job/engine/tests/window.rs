@@ -25,6 +25,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 const RANKS: u32 = 2;
 /// Iterations of two milliseconds at least: a second, in which the leader looks many times.
 const ITERATIONS: u64 = 400;
+/// Ranks of which nothing has changed for so long have begun their work.
+const SETTLED: Duration = Duration::from_millis(300);
 /// A rank that has computed so long is surely past its loader, in clock ticks of 10 ms.
 const STARTED_TICKS: u64 = 12;
 /// A rate told while the window goes is that of a part of it.
@@ -94,6 +96,23 @@ struct Subject {
     before: Vec<(i32, TextSnapshot, usize)>,
 }
 
+/// Text and threads of ranks, once they do not change any more: MPI loads and unloads libraries and starts threads while it begins.
+fn settled(pids: &[i32]) -> Vec<(i32, TextSnapshot, usize)> {
+    let one =
+        |pid: &i32| (*pid, TextSnapshot::of(*pid).expect("its text"), threads_running(*pid).expect("its threads"));
+    let all = || -> Vec<(i32, TextSnapshot, usize)> { pids.iter().map(one).collect() };
+    let (deadline, mut before) = (Instant::now() + LIMIT, all());
+    loop {
+        std::thread::sleep(SETTLED);
+        let now = all();
+        if now == before {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "the ranks do not settle");
+        before = now;
+    }
+}
+
 impl Subject {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
@@ -107,10 +126,7 @@ impl Subject {
             assert!(Instant::now() < deadline, "the ranks do not work: {}{}", running.stdout(), running.stderr());
             std::thread::sleep(Duration::from_millis(3));
         }
-        let before = pids
-            .iter()
-            .map(|pid| (*pid, TextSnapshot::of(*pid).expect("its text"), threads_running(*pid).expect("its threads")));
-        Subject { before: before.collect(), running, folder }
+        Subject { before: settled(&pids), running, folder }
     }
 
     /// Every byte of code is as it was, every thread runs, and the program comes to its end and its right answer.
