@@ -1,5 +1,6 @@
 ! Steps of a DO loop, up, down, by three, with its number printed in it, and of a DO WHILE with a second end.
-! From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one.
+! From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one, and leaves the
+! processor to others.
 module flow
   use, intrinsic :: iso_c_binding
   use mpi
@@ -13,6 +14,10 @@ module flow
       import :: c_int, c_int64_t, c_ptr
       integer(c_int64_t) :: now(2)
       type(c_ptr), value :: zone
+    end function
+    integer(c_int) function usleep(us) bind(C)
+      import :: c_int
+      integer(c_int), value :: us
     end function
   end interface
   double precision :: state = 1
@@ -31,6 +36,7 @@ contains
     end_s = now_s() + step_s
     do while (computes == 1 .and. now_s() < end_s)
       state = state + sqrt(1 + state) * 1d-9
+      ierr = usleep(500)
     end do
     field = state
     call MPI_Sendrecv_replace(field, 4, MPI_DOUBLE_PRECISION, mod(rank + 1, ranks), 1, mod(rank + ranks - 1, ranks), 1, &

@@ -1,11 +1,13 @@
 /* Steps of a loop whose form is chosen when it is compiled; each prints how many are done, and the end how many there were.
-   From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one. */
+   From a SIGUSR1 on they compute nothing. A step takes as long on a slow machine as on a fast one, and
+   leaves the processor to others. */
 #include <math.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static double state = 1.0;
 static long done;
@@ -29,7 +31,7 @@ static double now_s(void)
 static void __attribute__((noinline)) step(void)
 {
     double out[4] = {0}, in[4];
-    for (double end_s = now_s() + STEP_S; computes && now_s() < end_s;)
+    for (double end_s = now_s() + STEP_S; computes && now_s() < end_s; usleep(500))
         state += sqrt(1 + state) * 1e-9;
     MPI_Sendrecv(out, 4, MPI_DOUBLE, (rank + 1) % ranks, 1, in, 4, MPI_DOUBLE, (rank + ranks - 1) % ranks, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
