@@ -68,11 +68,12 @@ double outer(double value) { return middle(value) * 0.5; }
 
 const CALLERS: &str = r#"
 #include <mpi.h>
+#include <unistd.h>
 #define OWN __attribute__((noinline, noclone))
 double outer(double);
 volatile int last;
 OWN void step(int number) { last = number; }
-OWN double work(int count) { double sum = 0; for (int i = 1; i < count; i++) sum += 1.0 / i; return sum; }
+OWN double work(int count) { double sum = 0; for (int i = 1; i < count / 4; i++) sum += 1.0 / i; usleep(count / 250); return sum; }
 OWN double solve(double value) {
     for (int i = 0; i < 3; i++) value += outer(work(40000)); /* solver */
     return value;
@@ -95,10 +96,11 @@ int main(int argc, char **argv) {
 
 const CPLUSPLUS: &str = r#"
 #include <mpi.h>
+#include <unistd.h>
 #define OWN __attribute__((noinline, noclone))
 volatile int last;
 extern "C" OWN void step(int number) { last = number; }
-OWN double work(int count) { double sum = 0; for (int i = 1; i < count; i++) sum += 1.0 / i; return sum; }
+OWN double work(int count) { double sum = 0; for (int i = 1; i < count / 4; i++) sum += 1.0 / i; usleep(count / 250); return sum; }
 struct Solver {
     OWN double solve(double value) {
         double sum = 0;
