@@ -339,9 +339,16 @@ impl Search<'_> {
 
     /// The block of the loop from which control comes to another, if it is the only one.
     fn only_before(&self, block: usize) -> Option<usize> {
+        match self.all_before(block)[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The blocks of the loop from which control comes to another.
+    fn all_before(&self, block: usize) -> Vec<usize> {
         let is_inside = |block: &&usize| self.found.blocks.binary_search(block).is_ok();
-        let mut before = self.flow.blocks[block].predecessors.iter().filter(is_inside);
-        before.next().filter(|_| before.next().is_none()).copied()
+        self.flow.blocks[block].predecessors.iter().filter(is_inside).copied().collect()
     }
 
     /// The state before an instruction of the loop.
@@ -547,8 +554,7 @@ impl Search<'_> {
                 }
                 overwritten.note(one, &mut info);
             }
-            let is_inside = |block: &&usize| self.found.blocks.binary_search(block).is_ok();
-            let before: Vec<usize> = self.flow.blocks[block].predecessors.iter().filter(is_inside).copied().collect();
+            let before = self.all_before(block);
             match before[..] {
                 [only] => block = only,
                 _ => return Some(Origin::Several(before)),

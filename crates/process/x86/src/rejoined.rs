@@ -9,9 +9,10 @@
 
 use crate::blocks::{ControlFlow, Edge};
 use crate::bound::by_block;
+use crate::lent::is_write;
 use crate::loops::Loop;
 use crate::{Analysis, FunctionCode};
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::ProcAddr;
 
@@ -142,11 +143,6 @@ fn is_move(one: &Instruction) -> bool {
     let vector = [Movss, Movsd, Movaps, Movups, Movapd, Movupd];
     let vector_3 = [Vmovss, Vmovsd, Vmovaps, Vmovups, Vmovapd, Vmovupd];
     [&scalar[..], &vector, &vector_3].iter().any(|all| all.contains(&one.mnemonic()))
-}
-
-fn is_write(access: OpAccess) -> bool {
-    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
-    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
 
 fn written(one: &Instruction, info: &mut InstructionInfoFactory) -> Vec<Register> {
