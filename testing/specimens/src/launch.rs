@@ -166,6 +166,10 @@ impl Launch {
             Some(Mpi::OpenMpi) => self.open_mpi()?,
         };
         command.args(&self.arguments);
+        if self.mpi.is_some() {
+            // Looking for graphics processors, launchers and some ranks load a compiler, and unload it again.
+            command.env("HWLOC_COMPONENTS", "-opencl,-gl");
+        }
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }

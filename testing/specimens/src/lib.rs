@@ -21,6 +21,7 @@
 //! iteration, [`TextSnapshot`] and [`threads_running`] to prove that nothing was left behind.
 #![forbid(unsafe_code)]
 
+mod at_work;
 mod build;
 mod error;
 mod groundtruth;
@@ -31,11 +32,12 @@ mod snapshot;
 mod trace;
 mod wait;
 
+pub use at_work::at_work;
 pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards, profiler, routine};
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};
-pub use process::{has_worked, interrupt, running, threads_running};
+pub use process::{cpu_ticks, has_worked, interrupt, running, threads_running};
 pub use skip::skip;
 pub use snapshot::{TextDifference, TextSnapshot, first_difference};
 pub use trace::CallTrace;

@@ -49,8 +49,14 @@ pub fn has_worked(pid: i32) -> bool {
     ticks.is_some_and(|ticks| ticks >= WORKED_TICKS) || sleeps_for_long(pid)
 }
 
+/// User and system time of a process in clock ticks; a process that has ended has worked.
+pub fn cpu_ticks(pid: i32) -> u64 {
+    let ticks = |number| stat_field(pid, number).and_then(|ticks| ticks.parse::<u64>().ok());
+    ticks(14).zip(ticks(15)).map_or(u64::MAX, |(user, system)| user + system)
+}
+
 /// True if the first thread of a process is in one and the same sleep for some milliseconds.
-fn sleeps_for_long(pid: i32) -> bool {
+pub(crate) fn sleeps_for_long(pid: i32) -> bool {
     const LONG: Duration = Duration::from_millis(6);
     let before = sleep_of(pid);
     before.is_some() && {

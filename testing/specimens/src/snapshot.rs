@@ -95,17 +95,18 @@ impl TextSnapshot {
     }
 
     /// The first difference between this snapshot and a `later` one, if there is any. Mappings may have been split
-    /// or merged in between; only modules that were loaded or unloaded count, and bytes. Components that Open MPI loads to choose
-    /// among them may come and go while a program begins.
+    /// or merged in between; only modules that were loaded or moved count, and bytes. A module of which nothing is left was
+    /// unloaded by the program itself, and components that Open MPI loads to choose among them come while a program begins.
     pub fn difference(&self, later: &TextSnapshot) -> Option<TextDifference> {
         let (before, after) = (&self.parts, &later.parts);
         let is_in = |part: &Part, others: &[Part]| others.iter().any(|other| other.module == part.module);
-        let counts = |part: &Part, others: &[Part]| !part.is_component() || is_in(part, others);
         let both = before.iter().find_map(|part| match after.iter().find(|other| part.same_place(other)) {
             Some(other) => part.first_changed(other),
-            None => Some(part.lone()).filter(|_| counts(part, after)),
+            None => is_in(part, after).then(|| part.lone()),
         });
-        let is_new = |part: &&Part| !before.iter().any(|other| part.same_place(other)) && counts(part, before);
+        let is_new = |part: &&Part| {
+            !before.iter().any(|other| part.same_place(other)) && (!part.is_component() || is_in(part, before))
+        };
         both.or_else(|| after.iter().find(is_new).map(Part::lone))
     }
 
@@ -242,7 +243,8 @@ mod tests {
             ("same", vec![part(0x2000, &[1, 2, 3, 4])], None),
             ("split_by_permissions", vec![part(0x2000, &[1, 2]), part(0x2002, &[3, 4])], None),
             ("byte", vec![part(0x2000, &[1, 2, 0xcc, 4])], Some(byte)),
-            ("unloaded", vec![], Some(lone(0x2000))),
+            ("unloaded", vec![], None),
+            ("moved", vec![part(0x9000, &[1, 2, 3, 4])], Some(lone(0x2000))),
             ("loaded", vec![part(0x2000, &[1, 2, 3, 4]), part(0x9000, &[0])], Some(lone(0x9000))),
         ];
         for (name, after, difference) in rows {
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Components of Open MPI may go while a program begins, and nothing else may.
+    /// Libraries may go, and components of Open MPI come while a program begins; nothing else may.
     #[test]
     fn only_what_the_program_does_by_itself_is_left_out() {
         let named = |module: &str, address: u64, byte: u8| Part { module: module.into(), ..part(address, &[byte; 4]) };
@@ -260,7 +262,7 @@ mod tests {
         let differs = |parts: &[Part]| (all.difference(&snapshot(parts)), snapshot(parts).difference(&all));
         assert_eq!(differs(&[program.clone(), library.clone()]), (None, None), "the component is gone, or new");
         let (gone, new) = differs(&[program.clone(), component(0x4000, 3)]);
-        assert!(gone.is_some() && new.is_some(), "the library is");
+        assert!(gone.is_none() && new.is_some(), "the library is gone, or new");
         let changed = differs(&[program.clone(), component(0x4000, 4), library.clone()]).0;
         assert!(matches!(changed, Some(TextDifference::Byte { before: 3, after: 4, .. })), "{changed:?}");
         let moved = differs(&[program, component(0x6000, 3), library]).0;

@@ -15,7 +15,7 @@ use trimtab_engine::{LoopsWanted, Next, Partial, Spread, Stage, Store, Target, W
 use trimtab_engine::{call, usual_options};
 use trimtab_measure::{Length, Options};
 use trimtab_session::ImageCache;
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, at_work, build, threads_running};
 use trimtab_track::Far;
 use trimtab_types::Pid;
 use trimtab_types::report::{LoopPlace, Report};
@@ -120,12 +120,7 @@ impl Subject {
         let arguments = ["--sleep-us", "2000", "--work", "20000", "--until"].map(OsStr::new);
         let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &path).args(arguments);
         let mut running = launch.args([folder.path().join("end")]).start().expect("the specimen starts");
-        let pids = running.rank_pids(LIMIT).expect("the ranks start");
-        let deadline = Instant::now() + LIMIT;
-        while !pids.iter().all(|pid| cpu_ticks(*pid) >= STARTED_TICKS) {
-            assert!(Instant::now() < deadline, "the ranks do not work: {}{}", running.stdout(), running.stderr());
-            std::thread::sleep(Duration::from_millis(3));
-        }
+        let pids = at_work(&mut running, STARTED_TICKS);
         Subject { before: settled(&pids), running, folder }
     }
 
@@ -139,13 +134,6 @@ impl Subject {
         let finished = self.running.wait(LIMIT).expect("it ends");
         assert!(finished.right_answer().is_some(), "{finished:?}");
     }
-}
-
-/// User and system time of a process in clock ticks; a process that has ended has worked.
-fn cpu_ticks(pid: i32) -> u64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// The whole job.

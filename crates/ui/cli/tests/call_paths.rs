@@ -9,7 +9,7 @@ mod common;
 use common::{Home, LIMIT, RANKS, Specimen, alone};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, skip, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, at_work, cpu_ticks, skip, threads_running};
 use trimtab_types::report::{CallFrame, Report};
 
 /// Iterations of each window.
@@ -152,12 +152,7 @@ fn started(mpi: Mpi, program: &Path) -> Running {
 
 fn started_as(launch: Launch) -> Running {
     let mut job = launch.start().expect("it starts");
-    let pids = job.rank_pids(LIMIT).expect("its ranks");
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 30) {
-        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    at_work(&mut job, 30);
     job
 }
 
@@ -305,8 +300,8 @@ fn a_kill_while_paths_are_gone_up_harms_nobody() {
         std::thread::sleep(std::time::Duration::from_millis(400));
         attached.kill().expect("it is killed");
         attached.wait().expect("it has ended");
-        let ticks: Vec<u64> = pids.iter().map(|pid| common::cpu_ticks(*pid)).collect();
-        let works = |(pid, ticks): (&i32, &u64)| common::cpu_ticks(*pid) > ticks + 20;
+        let ticks: Vec<u64> = pids.iter().map(|pid| cpu_ticks(*pid)).collect();
+        let works = |(pid, ticks): (&i32, &u64)| cpu_ticks(*pid) > ticks + 20;
         while !pids.iter().zip(&ticks).all(works) {
             assert!(std::time::Instant::now() < deadline, "the ranks work on");
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Home, LIMIT, RANKS, alone};
+use common::{Home, RANKS, alone};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab_specimens::{Launch, Mpi, TextSnapshot, threads_running};
+use trimtab_specimens::{Launch, Mpi, TextSnapshot, at_work, threads_running};
 use trimtab_types::report::{FunctionTotal, Report};
 
 const ITERATIONS: u64 = 20;
@@ -177,12 +177,7 @@ fn compiled(home: &Home, compiler: &str, mpi: Mpi, text: &str) -> PathBuf {
 fn window(home: &Home, mpi: Mpi, program: &Path, options: &str) -> Report {
     let data = home.path("data");
     let mut job = Launch::mpi(mpi, RANKS, program).args([&data]).start().expect("it starts");
-    let pids = job.rank_pids(LIMIT).expect("its ranks");
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 30) {
-        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let pids = at_work(&mut job, 30);
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let (code, report) = home.attach(pids[0], &format!("--iterations {ITERATIONS} {options}")).expect("a report");
     assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);

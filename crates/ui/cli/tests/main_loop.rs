@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, at_work};
 use trimtab_types::report::Report;
 
 /// Twice four, so that the rare calls are whole.
@@ -49,12 +49,7 @@ fn started(program: &Path, mpi: Mpi) -> Running {
 
 /// Its ranks have worked for a while.
 fn working(mut job: Running) -> Running {
-    let pids = job.rank_pids(LIMIT).expect("ranks");
-    let deadline = Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 12) {
-        assert!(Instant::now() < deadline, "it does not work: {}", job.stderr());
-        std::thread::sleep(Duration::from_millis(3));
-    }
+    at_work(&mut job, 12);
     job
 }
 

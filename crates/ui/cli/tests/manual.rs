@@ -7,14 +7,14 @@ mod common;
 mod common_cluster;
 mod common_manual;
 
-use common::{Home, LIMIT, alone};
+use common::{Home, alone};
 use common_cluster::{Cluster, Job, agents, children_of, signal, specimen, wait_for};
 use common_manual::{COMMANDS, ONE_MACHINE, Run, SITE, Walk, commands_of, root};
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use trimtab_specimens::{ENDLESS, Launch, Mpi, TextSnapshot, has_worked, skip, threads_running};
+use trimtab_specimens::{ENDLESS, Launch, Mpi, TextSnapshot, at_work, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 
 #[test]
@@ -430,8 +430,7 @@ fn commands_of_the_manual_on_one_machine() {
     // While nothing else runs.
     machine.run(LIST, "trimtab run -- mpirun", "communication");
     let mut job = Launch::mpi(Mpi::Mpich, 2, &app).args(["100000000"]).start().expect("it starts");
-    let pids = job.rank_pids(LIMIT).expect("the ranks start");
-    wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
+    let pids = at_work(&mut job, 10);
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let is_probed = || before.iter().any(|text| text.difference_now().expect("it runs").is_some());
     machine.name_things(job.pid());

@@ -12,7 +12,7 @@ use common::{Home, LIMIT, RANKS, alone};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running, wait_for};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, at_work, threads_running, wait_for};
 use trimtab_types::report::{FunctionTotal, Report};
 
 /// Calls of the small functions in a step.
@@ -85,8 +85,7 @@ fn compiled(home: &Home, mpi: Mpi, is_fortran: bool) -> PathBuf {
 
 fn started(mpi: Mpi, program: &Path, arguments: &[&str]) -> Running {
     let mut job = Launch::mpi(mpi, RANKS, program).args(arguments).start().expect("it starts");
-    let pids = job.rank_pids(LIMIT).expect("its ranks");
-    wait_for("work", || pids.iter().all(|pid| common::cpu_ticks(*pid) > 30));
+    at_work(&mut job, 30);
     job
 }
 

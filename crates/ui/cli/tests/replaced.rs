@@ -9,11 +9,13 @@
 
 mod common;
 
-use common::{Home, LIMIT, RANKS, alone, cpu_ticks};
+use common::{Home, LIMIT, RANKS, alone};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use trimtab_specimens::{Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running, wait_for};
+use trimtab_specimens::{
+    Launch, Mpi, TextSnapshot, Variant, at_work, build, cpu_ticks, has_worked, running, threads_running, wait_for,
+};
 
 #[test]
 fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
@@ -25,8 +27,7 @@ fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
         // It computes enough to be seen to go on soon.
         let options = "--iterations 100000000 --size 64 --particles 1000 --sleep-us 2000".split(' ');
         let mut job = Launch::mpi(mpi, RANKS, &copy).args(options).start().expect("it starts");
-        let pids = job.rank_pids(LIMIT).expect("the ranks start");
-        wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
+        let pids = at_work(&mut job, 10);
         fs::remove_file(&copy).expect("it is there");
         fs::write(home.path("main.c"), "int main(void) { return 0; }").expect("a source");
         let made = Command::new("cc").arg("-o").arg(&copy).arg(home.path("main.c")).status();
@@ -164,8 +165,7 @@ fn neighbourhood_collectives_are_followed_to_the_ranks_of_their_topology() {
         let home = Home::new();
         let program = compile(&home, &format!("mpicc.{}", mpi.name()), NEIGHBOURS, "neighbours", &["-w"]);
         let mut job = Launch::mpi(mpi, 3, &program).start().expect("starts");
-        let pids = job.rank_pids(LIMIT).expect("ranks start");
-        wait_for("they work", || pids.iter().all(|pid| has_worked(*pid)));
+        let pids = at_work(&mut job, 10);
         let before: Vec<_> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
         let attached = home.attach(pids[0], "--mark MPI_Barrier --iterations 10 --max-seconds 60");
         let (code, report) = attached.unwrap_or_else(|said| panic!("{said:?}; the program: {}", job.stderr()));
@@ -297,8 +297,7 @@ fn names_as_people_write_them_are_taken_by_every_command() {
     let made = Command::new("mpicxx.mpich").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
     assert!(made.expect("mpicxx runs").success());
     let mut job = Launch::mpi(Mpi::Mpich, 1, &program).start().expect("it starts");
-    let rank = job.rank_pids(LIMIT).expect("the rank starts")[0];
-    wait_for("it works", || has_worked(rank));
+    let rank = at_work(&mut job, 10)[0];
     let before = TextSnapshot::of(rank).expect("its text");
     let pid = rank.to_string();
     let commands = |name: &str, which: &[usize]| {

@@ -5,11 +5,10 @@
 
 mod common;
 
-use common::{Home, LIMIT, RANKS, Said, alone};
+use common::{Home, RANKS, Said, alone};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, has_worked, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, at_work, threads_running};
 use trimtab_types::report::{CrowdLimit, Report};
 
 /// All ranks compute, and then wait for each other.
@@ -151,13 +150,7 @@ struct Job {
 impl Job {
     fn start(launch: &Launch) -> Job {
         let mut running = launch.start().expect("it starts");
-        let pids = running.rank_pids(LIMIT).expect("its ranks start");
-        let deadline = Instant::now() + LIMIT;
-        while !pids.iter().all(|pid| has_worked(*pid)) {
-            assert!(Instant::now() < deadline, "they do not work: {}", running.stderr());
-            assert!(running.poll().expect("its state").is_none(), "it ended: {}", running.stderr());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let pids = at_work(&mut running, 10);
         let before = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
         Job { running, pids, before }
     }

@@ -8,13 +8,15 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use trimtab_measure::{Answer, Command, Crew, Length, Mark, Options, Reply, Request, WindowNode, has_static_mpi};
 use trimtab_mpi::Group;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
-use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running, truths_of};
+use trimtab_specimens::{
+    GroundTruth, Launch, Mpi, Running, TextSnapshot, Variant, at_work, build, threads_running, truths_of,
+};
 use trimtab_track::{Job, ProcFs, find_job_in};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -185,13 +187,7 @@ impl Subject {
         let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &path).args(arguments.split_whitespace());
         let launch = launch.args([OsStr::new("--until"), until.as_os_str()]);
         let mut running = launch.measured(&truth).expect("the wrapper is built").start().expect("the specimen starts");
-        let pids = running.rank_pids(LIMIT).expect("the ranks start");
-        let deadline = Instant::now() + LIMIT;
-        while !pids.iter().all(|pid| cpu_ticks(*pid) >= STARTED_TICKS) {
-            assert!(Instant::now() < deadline, "the ranks do not work: {}{}", running.stdout(), running.stderr());
-            assert!(running.poll().expect("its state").is_none(), "it ended at once: {}", running.stderr());
-            std::thread::sleep(Duration::from_millis(3));
-        }
+        let pids = at_work(&mut running, STARTED_TICKS);
         let job = find_job_in(&ProcFs::new(), Pid(running.pid()), &has_static_mpi).expect("the job is found");
         assert_eq!(job.ranks.len(), RANKS as usize);
         let before = pids
@@ -215,13 +211,6 @@ impl Subject {
         assert!(finished.right_answer().is_some(), "{finished:?}");
         truths_of(&self.folder.path().join("truth"), RANKS).expect("the wrapper's files")
     }
-}
-
-/// User and system time of a process in clock ticks; a process that has ended has worked.
-fn cpu_ticks(pid: i32) -> u64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// A window of `iterations` whose records tell the program's own iteration numbers.

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 use trimtab_specimens::{
-    Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, TextSnapshot, Variant, build, has_worked, threads_running,
+    Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, TextSnapshot, Variant, at_work, build, threads_running,
     truths_of,
 };
 use trimtab_types::report::Report;
@@ -152,14 +152,7 @@ impl Specimen {
 /// Waits until every rank has computed for a while or sleeps between its iterations; one that computes nothing only needs to have
 /// begun.
 pub fn wait_until_at_work(mut job: Running, computes: bool) -> Running {
-    let pids = job.rank_pids(LIMIT).expect("the ranks start");
-    let wanted = if computes { STARTED_TICKS } else { 1 };
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| cpu_ticks(*pid) >= wanted || has_worked(*pid)) {
-        assert!(std::time::Instant::now() < deadline, "the ranks do not work: {}{}", job.stdout(), job.stderr());
-        assert!(job.poll().expect("its state").is_none(), "it ended at once: {}{}", job.stdout(), job.stderr());
-        std::thread::sleep(Duration::from_millis(3));
-    }
+    at_work(&mut job, if computes { STARTED_TICKS } else { 1 });
     job
 }
 
@@ -169,23 +162,11 @@ fn is_alive(pid: i32) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X']) && !rest.is_empty())
 }
 
-/// User and system time of a process in clock ticks; a process that has ended has worked.
-pub fn cpu_ticks(pid: i32) -> u64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
-}
-
 /// Attaches to ranks as soon as all are at work: the report of a valid window, after which all have their text and run, and
 /// the ranks' processes in order.
 pub fn attached_at_work(home: &Home, job: &mut Running, options: &str) -> (Report, Vec<i32>) {
-    let mut pids = job.rank_pids(LIMIT).expect("its ranks");
+    let mut pids = at_work(job, 30);
     pids.sort_unstable();
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| cpu_ticks(*pid) > 30) {
-        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
-        std::thread::sleep(Duration::from_millis(5));
-    }
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let (code, report) = home.attach(pids[0], options).expect("a report");
     assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);

@@ -357,6 +357,10 @@ impl Trace {
             return threads_running(pid).map(|_| false).unwrap_or_else(|error| !error.to_string().contains("gone"));
         };
         assert_eq!(self.text.difference(&now), None, "{name}: text of process {pid}");
+        // A program that ends takes leave of its threads first.
+        if facts.threads < self.facts.threads && ends_soon(pid) {
+            return false;
+        }
         assert_eq!(self.facts.threads, facts.threads, "{name}: threads of process {pid}");
         assert_eq!(missing(&self.facts.files, &facts.files), "", "{name}: files of process {pid}, and what is new");
         assert_eq!(
@@ -366,6 +370,16 @@ impl Trace {
         );
         true
     }
+}
+
+fn ends_soon(pid: i32) -> bool {
+    const SOON: Duration = Duration::from_secs(10);
+    let deadline = Instant::now() + SOON;
+    let has_ended = || Facts::of(pid).is_none_or(|facts| facts.mappings.is_empty());
+    while !has_ended() && Instant::now() < deadline {
+        sleep(SETTLED_LOOK);
+    }
+    has_ended()
 }
 
 /// The lines that are in one list only, as text; empty if they are equal.
