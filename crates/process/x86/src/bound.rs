@@ -45,7 +45,7 @@ pub enum NoBound {
     #[error("what the loop is left for is no counter with a constant step and a bound that stays")]
     NoCounter,
     /// Passes can't be told.
-    #[error("it is entered at several places")]
+    #[error("it is entered at several places, and no block is passed once in each of its passes")]
     Irreducible,
 }
 
@@ -116,7 +116,7 @@ pub fn loop_bound(
 
 /// The same, with the blocks that test.
 pub(crate) fn tested(pass: &Pass<'_>) -> Result<(LoopBound, Vec<usize>), NoBound> {
-    if pass.found.is_irreducible() {
+    if !pass.found.is_counted_at_header {
         return Err(NoBound::Irreducible);
     }
     let tests = pass.tests();

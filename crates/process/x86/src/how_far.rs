@@ -577,9 +577,9 @@ impl Look<'_> {
         }
     }
 
-    /// The counter when the loop is entered.
+    /// The counter when the loop is entered. One that is entered in the middle of a pass has no first one.
     fn first(&self) -> Option<Linear> {
-        let place = self.bound.counter.place?;
+        let place = self.bound.counter.place.filter(|_| !self.found.is_irreducible())?;
         let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
         let from: Vec<usize> = from.filter(|block| !self.is_inside(*block)).collect();
         let whole: Option<Vec<&State>> = from.iter().map(|block| self.whole.1.get(block)).collect();
@@ -680,6 +680,9 @@ impl Look<'_> {
 
     /// Counters in registers and in slots that `may_be` that begin with a number.
     fn clocks(&self, may_be: &dyn Fn(ReadablePlace) -> bool) -> Vec<Clock> {
+        if self.found.is_irreducible() {
+            return Vec::new();
+        }
         let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
         let from = from.filter(|block| !self.is_inside(*block));
         let Some(from) = from.map(|block| self.whole.1.get(&block)).collect::<Option<Vec<&State>>>() else {

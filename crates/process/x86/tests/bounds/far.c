@@ -89,6 +89,12 @@ PLAIN(pointer_walk) { double *p = field, *e = field + n; for (; p < e; p++) { st
 PLAIN(pointer_walk_index) { for (int i = 0; i < n; i++) { work(&field[i], 1); step(0); } }
 PLAIN(merged) { for (int i = 0; i < n; i++) { step(i * 12); work(field + i % 3, i * 12); } }
 PLAIN(merged_only) { for (long i = 0; i < n; i++) step((int)(i * 24)); }
+PLAIN(entered_late) { int i = 0; if (n & 1) goto late; for (; i < n; i++) { step(i); late: work(field, 1); } }
+PLAIN(entered_anywhere) { int i = 0; switch (n & 3) { case 0: while (i < n) { step(i); case 3: work(field, 1); case 2: work(field + 1, 2); case 1: work(field + 2, 3); i++; } } }
+PLAIN(entered_late_below) { int i = n; if (n & 1) goto late; do { work(field, 1); late: step(i); } while (--i > 0); }
+PLAIN(begun_or_read) { int it = 0; if (n & 1) get(&it, n / 4); else work(field, 2); while (residual() >= 0 && it < n) { step(it); it++; } }
+EXITS(entered_late_left) { int i = 0; if (n & 1) goto late; for (; i < n; i++) { step(i); if (check(i)) return; late: work(field, 1); } }
+EXITS(entered_late_and_left) { int i = 0; if (n & 1) goto late; for (;;) { step(i); late: if (residual() > 1e-6 && i < n) i++; else break; } }
 PLAIN(two_counters) { for (int i = 0, k = n; i < k; i++) { step(i); work(field, k); } }
 OTHER(meet) { for (int i = 0, k = 2 * n; i < k; i++, k--) step(i); }
 OTHER(moved_by_body) { for (int i = 0; i < n; i++) { step(i); if (i % 5 == 2) i++; } }
