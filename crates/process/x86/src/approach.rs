@@ -39,6 +39,12 @@ const LOOKS_MIN: usize = 3;
 const PASSES_MIN: f64 = 4.0;
 /// Steps of a clock are the same if they differ by less than this part: by its rounding.
 const SAME_STEP: f64 = 1e-6;
+/// Looks are a pass late, or this part of all passes: whoever looks may be kept waiting.
+const LATE_PART: f64 = 0.005;
+/// Passes that are tried at most.
+const LATE_MAX: f64 = 64.0;
+/// Of several steps together there must be less doubt, as one of many numbers of them might fit by chance.
+const SAME_PART_OF_STEPS: f64 = 1e-9;
 /// The paces of both halves of a clock's looks differ by at most this part,
 const HALVES_APART_MAX: f64 = 0.03;
 /// its pace differs from the mean since it began by at most this one,
@@ -124,8 +130,11 @@ fn approach(seen: &Seen, counter: Option<&[f64]>) -> Option<PassesLeft> {
     if !is_closing || last.0 <= first.0 || steps(seen).any(|step| step * way < 0.0) {
         return None;
     }
-    let exactly = |pace: f64| Pace { expected: pace, slowest: pace, fastest: pace, is_at_most: false };
-    let pace = if last.1.is_whole { whole_pace(seen).map(exactly) } else { clock_pace(seen, counter, now.abs()) };
+    let pace = if last.1.is_whole {
+        whole_pace(seen).map(|pace| Pace::of_steps(pace, way.abs(), (last.0 - first.0) as f64))
+    } else {
+        clock_pace(seen, counter, now.abs())
+    };
     left(now.abs(), pace?)
 }
 
@@ -138,6 +147,20 @@ struct Pace {
     is_at_most: bool,
 }
 
+impl Pace {
+    /// Equal steps, which the passes fit but for those by which looks were late.
+    fn of_steps(step: f64, way: f64, passes: f64) -> Pace {
+        let steps = way / step;
+        let apart = if is_late_at_most(steps, passes) && (steps - passes).abs() > 1.0 { steps / passes } else { 1.0 };
+        Pace { expected: step, slowest: step * apart.min(1.0), fastest: step * apart.max(1.0), is_at_most: false }
+    }
+}
+
+/// True if so many steps may have been those of so many passes, by numbers of passes that looks saw a little late or early.
+fn is_late_at_most(steps: f64, passes: f64) -> bool {
+    (steps - passes).abs() <= (LATE_PART * passes).max(1.0)
+}
+
 /// The distance of whole numbers, if it is the same in each pass: one that all steps are multiples of, and that the passes fit.
 fn whole_pace(seen: &Seen) -> Option<f64> {
     let way = steps(seen).sum::<f64>().abs();
@@ -145,7 +168,7 @@ fn whole_pace(seen: &Seen) -> Option<f64> {
     let is_exact = steps(seen).all(|step| step.abs() < 2_f64.powi(53));
     let step = steps(seen).filter(|_| is_exact).fold(0, |step, next| greatest_divisor(step, next.abs() as u64));
     let passes_by_step = (step > 0).then(|| way as u64 / step)?;
-    if passes_by_step.abs_diff(passes) <= 1 {
+    if is_late_at_most(passes_by_step as f64, passes as f64) {
         return Some(step as f64);
     }
     // Looks that are a few passes apart each time may share a larger divisor: then one that the passes fit exactly.
@@ -173,7 +196,7 @@ fn clock_pace(seen: &Seen, counter: Option<&[f64]>, way: f64) -> Option<Pace> {
         None => true,
     });
     if let Some(step) = same {
-        return Some(Pace { expected: step, slowest: step, fastest: step, is_at_most: false });
+        return Some(Pace::of_steps(step, steps(seen).sum::<f64>().abs(), passes));
     }
     if mean == Some(None) {
         return None;
@@ -191,14 +214,26 @@ fn is_within(one: f64, other: f64, part: f64) -> bool {
 
 /// The step that all differences are multiples of, if the passes fit it.
 fn same_step(seen: &Seen, passes: f64) -> Option<f64> {
-    let all: Vec<f64> = steps(seen).map(f64::abs).filter(|step| *step > 0.0).collect();
-    let least = all.iter().copied().fold(f64::MAX, f64::min);
-    let is_multiple = |step: &f64| {
-        let times = (step / least).round();
-        (step / (times * least) - 1.0).abs() < SAME_STEP
+    let moved: Vec<(f64, f64)> =
+        seen.windows(2).zip(steps(seen)).map(|(two, step)| ((two[1].0 - two[0].0) as f64, step.abs())).collect();
+    let moved: Vec<(f64, f64)> = moved.into_iter().filter(|(_, step)| *step > 0.0).collect();
+    let (between, least) = moved.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1))?;
+    let way: f64 = moved.iter().map(|(_, step)| step).sum();
+    let is_multiple = |step: f64, unit: f64, apart_max: f64| {
+        let times = (step / unit).round();
+        (step / (times * unit) - 1.0).abs() < apart_max
     };
-    let times = (all.iter().sum::<f64>() / least).round();
-    (all.iter().all(is_multiple) && (times - passes).abs() <= 1.0).then_some(least)
+    let fits = |number: &f64| {
+        let (unit, apart_max) = (least / number, if *number == 1.0 { SAME_STEP } else { SAME_PART_OF_STEPS });
+        let are_multiples = moved.iter().all(|(_, step)| is_multiple(*step, unit, apart_max));
+        are_multiples && is_late_at_most((way / unit).round(), passes)
+    };
+    // The looks that are least apart are so by about as many passes as they say.
+    let late = (LATE_PART * passes).clamp(1.0, LATE_MAX);
+    let numbers = (0..=2 * late as u64).map(|more| between - late.floor() + more as f64);
+    let numbers = numbers.filter(|number| *number > 1.0).chain([1.0]).filter(fits);
+    let off = |number: &f64| (way * number / least - passes).abs();
+    numbers.min_by(|one, other| off(one).total_cmp(&off(other))).map(|number| least / number)
 }
 
 /// The distance that a pass has covered on average since the loop began, if the number that moves began at zero.
@@ -322,6 +357,21 @@ mod tests {
         let mut clock = vec![0.0];
         (0..1000).for_each(|pass| clock.push(clock[pass] + step(pass)));
         clock
+    }
+
+    /// A look that was kept waiting for some of very many short passes says little less.
+    #[test]
+    fn late_looks_at_equal_steps_widen_what_is_told() {
+        for is_whole in [true, false] {
+            let all = [(4, 8918.0), (548, 9463.0), (1289, 10_205.0), (2410, 11_326.0)];
+            let left = passes_left(&looks(&all, 60_000.0, is_whole), false).expect("an end");
+            assert_eq!((left.expected, left.is_at_most), (48_674, false), "{left:?}");
+            assert!((48_400..48_674).contains(&left.least) && (48_674..48_700).contains(&left.most), "{left:?}");
+            // More than lateness.
+            let all = all.map(|(pass, at)| (pass, at + if pass > 600 { 40.0 } else { 0.0 }));
+            let left = passes_left(&looks(&all, 60_000.0, is_whole), false);
+            assert!(left.is_none_or(|left| left.is_at_most), "{left:?}");
+        }
     }
 
     #[test]
