@@ -18,6 +18,9 @@ use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::ProcAddr;
 
+/// So many passes are not meant where they stand in the code as a number.
+const NO_END_MIN: u64 = 1_000_000;
+
 /// Where a loop's counter and bound are, and what compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopBound {
@@ -261,7 +264,9 @@ impl<'a> Pass<'a> {
             step: test.step,
             bound: test.comparison.right,
             test: test.comparison,
-            has_other_exits: test.is_one_of_several || self.exits.iter().any(|exit| is_other(exit.from)),
+            has_other_exits: test.is_one_of_several
+                || is_no_end(&test.comparison.right)
+                || self.exits.iter().any(|exit| is_other(exit.from)),
             is_tested_first: !calls.any(|call| self.comes_to(call.block, blocks)),
         }
     }
@@ -288,6 +293,12 @@ impl<'a> Pass<'a> {
             _ => None,
         }
     }
+}
+
+/// True of a number in the code that is so large that it stands for "no end": such a loop ends in another way, where a
+/// function that it calls ends the program, say.
+pub(crate) fn is_no_end(bound: &Linear) -> bool {
+    bound.place.is_none() && bound.add.unsigned_abs() >= NO_END_MIN
 }
 
 /// Instructions that are reached, of the blocks that are wanted.
@@ -328,9 +339,12 @@ pub(crate) fn settle(
     goes_to: &dyn Fn(usize) -> bool,
 ) -> (States, States) {
     let mut info = InstructionInfoFactory::new();
-    let mut work: Vec<usize> = seeds.keys().copied().collect();
+    // A block is followed when all that come before it have been, ways back aside.
+    let mut place = vec![usize::MAX; flow.blocks.len()];
+    flow.order().iter().enumerate().for_each(|(at, &block)| place[block] = at);
+    let mut work: BTreeSet<(usize, usize)> = seeds.keys().map(|&block| (place[block], block)).collect();
     let (mut before, mut after) = (seeds, States::new());
-    while let Some(block) = work.pop() {
+    while let Some((_, block)) = work.pop_first() {
         let Some(mut state) = before.get(&block).cloned() else { continue };
         instructions.get(&block).into_iter().flatten().for_each(|one| state.step(one, &mut info));
         for &next in flow.blocks[block].successors.iter().filter(|next| goes_to(**next)) {
@@ -339,7 +353,7 @@ pub(crate) fn settle(
                 None => before.insert(next, state.clone()).is_none(),
             };
             if is_news {
-                work.push(next);
+                work.insert((place[next], next));
             }
         }
         after.insert(block, state);

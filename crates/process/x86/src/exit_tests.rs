@@ -8,10 +8,12 @@
 //! Next: `approach` for what looks say; `how_far` for counters and bounds that nobody else writes to.
 
 use crate::blocks::{ControlFlow, Edge};
-use crate::bound::{Instructions, Pass, by_block};
+use crate::bound::{Instructions, Pass, by_block, is_no_end};
 use crate::how_far::{Failures, Surroundings};
 use crate::lent::{is_call, is_write};
-use crate::linear::{CALL_CHANGES, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite};
+use crate::linear::{
+    CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite,
+};
 use crate::{Analysis, FunctionCode, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
 use std::cell::Cell;
@@ -60,15 +62,84 @@ pub enum GoesOn {
 /// A value that is compared.
 #[derive(Clone, Debug, PartialEq)]
 enum Side {
-    Whole { value: Linear, bits: u32, is_signed: bool },
+    Whole {
+        value: Linear,
+        bits: u32,
+        is_signed: bool,
+    },
+    /// A whole number in memory.
+    Element {
+        element: Element,
+        is_signed: bool,
+    },
     Real(Vec<Term>),
 }
 
 /// A word of memory with a fraction, which is added or subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
-    place: ReadablePlace,
+    word: Word,
     is_subtracted: bool,
+}
+
+/// A word of memory that is read at each look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Named(ReadablePlace),
+    Element(Element),
+}
+
+/// Memory at an address that is the sum of what two places hold: an element of an array, as of a vector of C++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Element {
+    /// The pointer.
+    base: Linear,
+    /// The index, and the bytes that one of it counts.
+    index: Option<(Linear, u32)>,
+    offset: i64,
+    bytes: u32,
+}
+
+impl Word {
+    fn places(&self) -> Vec<ReadablePlace> {
+        match self {
+            Word::Named(place) => vec![*place],
+            Word::Element(element) => element.places(),
+        }
+    }
+
+    fn bytes(&self) -> u32 {
+        match self {
+            Word::Named(place) => bytes_of(*place),
+            Word::Element(element) => element.bytes,
+        }
+    }
+
+    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+        match self {
+            Word::Named(place) => word_at(*place, register, load),
+            Word::Element(element) => element.value(register, load),
+        }
+    }
+}
+
+impl Element {
+    fn places(&self) -> Vec<ReadablePlace> {
+        let index = self.index.and_then(|(index, _)| index.place);
+        self.base.place.into_iter().chain(index).collect()
+    }
+
+    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+        let held = |value: Linear| {
+            let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
+            Some(value.value(held))
+        };
+        let further = match self.index {
+            Some((index, scale)) => held(index)?.wrapping_mul(scale.into()),
+            None => 0,
+        };
+        load(held(self.base)?.wrapping_add(further).wrapping_add_signed(self.offset), self.bytes)
+    }
 }
 
 /// Both sides of a test in one pass.
@@ -118,7 +189,7 @@ impl ExitTest {
     }
 
     fn look(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<Sides> {
-        let is_whole = matches!(self.left, Side::Whole { .. });
+        let is_whole = !matches!(self.left, Side::Real(_));
         let (left, right) = (self.left.value(register, load)?, self.right.value(register, load)?);
         Some(Sides { left, right, goes_on: self.goes_on, is_whole })
     }
@@ -130,10 +201,15 @@ impl Side {
         Side::Whole { value, bits, is_signed: !matches!(condition, a | ae | b | be) }
     }
 
+    fn is_no_end(&self) -> bool {
+        matches!(self, Side::Whole { value, .. } if is_no_end(value))
+    }
+
     fn places(&self) -> Vec<ReadablePlace> {
         match self {
             Side::Whole { value, .. } => value.place.into_iter().collect(),
-            Side::Real(terms) => terms.iter().map(|term| term.place).collect(),
+            Side::Element { element, .. } => element.places(),
+            Side::Real(terms) => terms.iter().flat_map(|term| term.word.places()).collect(),
         }
     }
 
@@ -141,18 +217,15 @@ impl Side {
         match self {
             Side::Whole { value, bits, is_signed } => {
                 let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
-                let number = value.value(held);
-                Some(match (bits, is_signed) {
-                    (32, true) => f64::from(number as i32),
-                    (32, false) => f64::from(number as u32),
-                    (_, true) => number as i64 as f64,
-                    (_, false) => number as f64,
-                })
+                Some(whole_number(value.value(held), *bits, *is_signed))
+            }
+            Side::Element { element, is_signed } => {
+                Some(whole_number(element.value(register, load)?, 8 * element.bytes, *is_signed))
             }
             Side::Real(terms) => {
                 let number = |term: &Term| {
-                    let word = word_at(term.place, register, load)?;
-                    let number = match bytes_of(term.place) {
+                    let word = term.word.value(register, load)?;
+                    let number = match term.word.bytes() {
                         4 => f64::from(f32::from_bits(word as u32)),
                         _ => f64::from_bits(word),
                     };
@@ -161,6 +234,15 @@ impl Side {
                 terms.iter().map(number).sum()
             }
         }
+    }
+}
+
+fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
+    match (bits, is_signed) {
+        (32, true) => f64::from(number as i32),
+        (32, false) => f64::from(number as u32),
+        (_, true) => number as i64 as f64,
+        (_, false) => number as f64,
     }
 }
 
@@ -214,9 +296,9 @@ pub fn exit_tests(
     let mut tests: Vec<(ExitTest, Vec<usize>)> = Vec::new();
     for exit in exits {
         match (search.test_of(exit), flow.block_at(exit.from)) {
-            (Found::Test(test), Some(block)) => match tests.iter_mut().find(|(known, _)| *known == test) {
+            (Found::Test(test), Some(block)) => match tests.iter_mut().find(|(known, _)| *known == *test) {
                 Some((_, blocks)) => blocks.push(block),
-                None => tests.push((test, vec![block])),
+                None => tests.push((*test, vec![block])),
             },
             (Found::Never, _) => {}
             _ => all.has_others = true,
@@ -231,6 +313,7 @@ pub fn exit_tests(
 
 impl ExitTests {
     fn add(&mut self, test: ExitTest) {
+        self.has_others |= test.right.is_no_end() || test.left.is_no_end();
         self.tests.push(test);
         if self.registers().len() > NOTED_MAX {
             self.tests.pop();
@@ -240,7 +323,7 @@ impl ExitTests {
 }
 
 enum Found {
-    Test(ExitTest),
+    Test(Box<ExitTest>),
     /// Only numbers that are none lead there.
     Never,
     Other,
@@ -321,7 +404,7 @@ impl Search<'_> {
             true => ExitTest { left: real(0)?, right: real(1)?, goes_on: goes_on(condition)? },
             false => self.whole((at, index), block, condition)?,
         };
-        self.is_seen(&test).then_some(Found::Test(test))
+        self.is_seen(&test).then(|| Found::Test(Box::new(test)))
     }
 
     /// The instruction that sets the flags of a branch, by block and index.
@@ -371,14 +454,16 @@ impl Search<'_> {
             OpKind::Register => compared.op0_register().size() as u32 * 8,
             _ => compared.memory_size().size() as u32 * 8,
         };
+        let side = |number: u32| {
+            let named = self.operand(&state, (at, index), number).map(|value| Side::whole(value, bits, condition));
+            named.or_else(|| self.element_side((at, index), number, bits, condition))
+        };
         let right = match compared.mnemonic() {
-            Mnemonic::Cmp => self.operand(&state, (at, index), 1)?,
-            Mnemonic::Test if has_one_register(compared) => Linear::constant(0),
+            Mnemonic::Cmp => side(1)?,
+            Mnemonic::Test if has_one_register(compared) => Side::whole(Linear::constant(0), bits, condition),
             _ => return None,
         };
-        let left = self.operand(&state, (at, index), 0)?;
-        let side = |value: Linear| Side::whole(value, bits, condition);
-        let test = ExitTest { left: side(left), right: side(right), goes_on: goes_on(condition)? };
+        let test = ExitTest { left: side(0)?, right, goes_on: goes_on(condition)? };
         matches!(bits, 32 | 64).then_some(test)
     }
 
@@ -391,6 +476,57 @@ impl Search<'_> {
             (_, OpKind::Register) => self.variable((at, index), compared.op_register(number), VIA_MAX).map(Linear::of),
             _ => None,
         }
+    }
+
+    /// An operand that is an element of an array, or has been loaded from one.
+    fn element_side(
+        &self,
+        (at, index): (usize, usize),
+        number: u32,
+        bits: u32,
+        condition: ConditionCode,
+    ) -> Option<Side> {
+        let compared = &self.instructions[&at][index];
+        let (at, index) = match compared.op_kind(number) {
+            OpKind::Memory => (at, index),
+            OpKind::Register => {
+                let (at, index) = self.last_write(at, index, compared.op_register(number).full_register())?;
+                let one = &self.instructions[&at][index];
+                let is_load = one.mnemonic() == Mnemonic::Mov && one.op1_kind() == OpKind::Memory;
+                is_load.then_some((at, index))?
+            }
+            _ => return None,
+        };
+        let element = self.element(at, index).filter(|element| 8 * element.bytes == bits)?;
+        let Side::Whole { is_signed, .. } = Side::whole(Linear::constant(0), bits, condition) else { return None };
+        Some(Side::Element { element, is_signed })
+    }
+
+    /// The memory that an instruction names by a pointer and an index which are in places.
+    fn element(&self, at: usize, index: usize) -> Option<Element> {
+        let (one, state) = (&self.instructions[&at][index], self.before(at, index)?);
+        let held = |register: Register| {
+            let value = match state.value(ReadablePlace::Register(number_of(register)? as u8)) {
+                Value::Linear(value) => Some(value),
+                _ => self.variable((at, index), register, 0).map(Linear::of),
+            };
+            value.filter(|value| value.extension != Extension::Lower)
+        };
+        let is_plain = one.segment_prefix() == Register::None && !one.is_ip_rel_memory_operand();
+        let base = number_of(one.memory_base()).filter(|_| is_plain)?;
+        let (base, index) = match (state.value(ReadablePlace::Register(base as u8)), one.memory_index()) {
+            // Without optimisation the address is added up before.
+            (Value::Sum(base, index), Register::None) => (base, Some((index, 1))),
+            (_, Register::None) => (held(one.memory_base())?, None),
+            (_, register) => (held(one.memory_base())?, Some((held(register)?, one.memory_index_scale()))),
+        };
+        let (offset, bytes) = (one.memory_displacement64() as i64, one.memory_size().size() as u32);
+        (base.place.is_some() && matches!(bytes, 4 | 8)).then_some(Element { base, index, offset, bytes })
+    }
+
+    /// The memory that an instruction names, in either way.
+    fn word(&self, at: usize, index: usize) -> Option<Word> {
+        self.memory(at, index).map(Word::Named).or_else(|| self.element(at, index).map(Word::Element))
     }
 
     /// The memory that an instruction names.
@@ -450,9 +586,9 @@ impl Search<'_> {
         let one = &self.instructions[&at][index];
         match one.op_kind(operand) {
             OpKind::Memory => {
-                let place = self.memory(at, index)?;
-                terms.push(Term { place, is_subtracted });
-                (matches!(bytes_of(place), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
+                let word = self.word(at, index)?;
+                terms.push(Term { word, is_subtracted });
+                (matches!(word.bytes(), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
             }
             OpKind::Register => self.add_terms_of((at, index), one.op_register(operand), is_subtracted, terms),
             _ => None,
@@ -471,7 +607,7 @@ impl Search<'_> {
         let (block, index) = match self.origin(at, index, register)? {
             Origin::Write(block, index) => (block, index),
             Origin::Stored(place) => {
-                terms.push(Term { place, is_subtracted });
+                terms.push(Term { word: Word::Named(place), is_subtracted });
                 return (matches!(bytes_of(place), 4 | 8) && terms.len() <= TERMS_MAX).then_some(());
             }
             Origin::Several(before) => return self.add_common_terms(&before, register, is_subtracted, terms),

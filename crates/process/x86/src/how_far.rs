@@ -7,7 +7,7 @@
 //! Next: `bound` for the test itself.
 
 use crate::blocks::ControlFlow;
-use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
+use crate::bound::{Instructions, Pass, States, by_block, is_no_end, settle, tested};
 use crate::copied::CodeSource;
 use crate::lent::{Lender, is_call, is_write, on_stack};
 use crate::linear::{Extension, Linear, ReadablePlace, State, Value};
@@ -195,7 +195,8 @@ pub fn how_far(
     let at_site = look.state_at(site).ok_or(Unsure::NotThere)?;
     let seen = |clock: &Clock| look.moved(&at_site, clock.place, clock.is_narrow).is_some();
     let clock = if first.is_none() { look.clock(&seen) } else { None };
-    let bound = LoopBound { has_other_exits: bound.has_other_exits || look.is_left_by_calls(), ..bound };
+    let has_others = look.is_left_by_calls() || first.as_ref().is_some_and(is_no_end);
+    let bound = LoopBound { has_other_exits: bound.has_other_exits || has_others, ..bound };
     let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass, is_sure, behind };
     let is_narrow = [is_narrow(&bound), is_narrow(&bound), clock.map_or(is_narrow(&bound), |clock| clock.is_narrow)];
     for (index, place) in how.places().into_iter().enumerate() {

@@ -8,6 +8,8 @@
 //! Next: `bound`, which asks for a loop's counter.
 
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use std::ops::Range;
+use std::sync::Arc;
 use trimtab_types::ProcAddr;
 
 /// A place in the program whose value can be read when a pass begins.
@@ -244,8 +246,8 @@ enum Carry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     registers: [Value; 16],
-    /// Memory that was written or read since the pass began, sorted by place; no two overlap.
-    memory: Vec<(ReadablePlace, Value)>,
+    /// Memory that was written or read since the pass began, sorted by place; no two overlap. Most blocks write none.
+    memory: Arc<Vec<(ReadablePlace, Value)>>,
     /// Of memory that is not listed nothing is known.
     is_memory_lost: bool,
     /// Calls, and stores through pointers, may write to any memory.
@@ -254,7 +256,7 @@ pub(crate) struct State {
 }
 
 /// Words of memory that are followed at once.
-const MEMORY_MAX: usize = 96;
+const MEMORY_MAX: usize = 500;
 /// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
 pub(crate) const CALL_CHANGES: [u8; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
@@ -263,7 +265,7 @@ impl State {
     pub(crate) fn at_start() -> State {
         let held = |number: usize| Value::Linear(Linear::of(ReadablePlace::Register(number as u8)));
         let (is_memory_lost, is_memory_fragile) = (false, false);
-        let (memory, flags) = (Vec::new(), Flags::Unknown);
+        let (memory, flags) = (Arc::default(), Flags::Unknown);
         State { registers: std::array::from_fn(held), memory, is_memory_lost, is_memory_fragile, flags }
     }
 
@@ -303,9 +305,9 @@ impl State {
                 self.store(place, one.meet(other));
             }
         }
-        if self.is_memory_lost {
+        if self.is_memory_lost && self.memory.iter().any(|(_, value)| *value == Value::Unknown) {
             // Places that are not listed are unknown too: one way to say it, so that equal states look equal.
-            self.memory.retain(|(_, value)| *value != Value::Unknown);
+            self.listed().retain(|(_, value)| *value != Value::Unknown);
         }
         if self.flags != other.flags {
             self.flags = Flags::Unknown;
@@ -315,6 +317,9 @@ impl State {
 
     /// Places of memory of which not both say the same; both lists are sorted.
     fn places_apart(&self, other: &State) -> Vec<ReadablePlace> {
+        if Arc::ptr_eq(&self.memory, &other.memory) {
+            return Vec::new();
+        }
         let is_in = |list: &[(ReadablePlace, Value)], (place, value): &(ReadablePlace, Value)| {
             list.binary_search_by_key(place, |(known, _)| *known).is_ok_and(|at| list[at].1 == *value)
         };
@@ -332,7 +337,7 @@ impl State {
     }
 
     fn load(&self, place: ReadablePlace) -> Value {
-        match self.memory.iter().find(|(known, _)| overlap(*known, place)) {
+        match self.memory[self.overlapping(place)].first() {
             Some((known, value)) if *known == place => *value,
             Some(_) => Value::Unknown,
             None if self.is_memory_lost => Value::Unknown,
@@ -340,16 +345,26 @@ impl State {
         }
     }
 
-    fn store(&mut self, place: ReadablePlace, value: Value) {
-        self.memory.retain(|(known, _)| !overlap(*known, place));
-        if self.is_memory_lost && value == Value::Unknown {
-            return;
-        }
+    /// The list, to be changed.
+    fn listed(&mut self) -> &mut Vec<(ReadablePlace, Value)> {
+        Arc::make_mut(&mut self.memory)
+    }
+
+    /// The listed places that have bytes in common with one: a part of the list, as no two of it overlap.
+    fn overlapping(&self, place: ReadablePlace) -> Range<usize> {
         let at = self.memory.partition_point(|(known, _)| *known < place);
-        self.memory.insert(at, (place, value));
+        let is_before = at.checked_sub(1).is_some_and(|before| overlap(self.memory[before].0, place));
+        let behind = self.memory[at..].iter().take_while(|(known, _)| overlap(*known, place)).count();
+        at - usize::from(is_before)..at + behind
+    }
+
+    fn store(&mut self, place: ReadablePlace, value: Value) {
+        let overlapping = self.overlapping(place);
+        let is_listed = !(self.is_memory_lost && value == Value::Unknown);
+        self.listed().splice(overlapping, is_listed.then_some((place, value)));
         if self.memory.len() > MEMORY_MAX {
             // Values that can't be kept must not seem unchanged, and a list without an end takes time without an end.
-            self.memory.clear();
+            self.memory = Arc::default();
             self.is_memory_lost = true;
         }
     }
@@ -414,7 +429,7 @@ impl State {
     /// Somebody else may have written anywhere.
     fn lose_memory(&mut self) {
         if self.is_memory_fragile {
-            self.memory.clear();
+            self.memory = Arc::default();
             self.is_memory_lost = true;
         }
     }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdbool.h>
 #include <string.h>
+#include <setjmp.h>
 #define LOOP __attribute__((noinline, noclone)) void
 /* Told in most builds; left in other ways too, so that no end may be told; nothing need be told. */
 #define PLAIN(name) LOOP plain_##name(int n)
@@ -95,6 +96,22 @@ PLAIN(entered_late_below) { int i = n; if (n & 1) goto late; do { work(field, 1)
 PLAIN(begun_or_read) { int it = 0; if (n & 1) get(&it, n / 4); else work(field, 2); while (residual() >= 0 && it < n) { step(it); it++; } }
 EXITS(entered_late_left) { int i = 0; if (n & 1) goto late; for (; i < n; i++) { step(i); if (check(i)) return; late: work(field, 1); } }
 EXITS(entered_late_and_left) { int i = 0; if (n & 1) goto late; for (;;) { step(i); late: if (residual() > 1e-6 && i < n) i++; else break; } }
+#define FILL4(a, k) a[k] = k; a[k + 1] = k; a[k + 2] = k; a[k + 3] = k;
+#define FILL16(a, k) FILL4(a, k) FILL4(a, k + 4) FILL4(a, k + 8) FILL4(a, k + 12)
+#define FILL64(a, k) FILL16(a, k) FILL16(a, k + 16) FILL16(a, k + 32) FILL16(a, k + 48)
+PLAIN(among_many_slots) { volatile long a[192]; for (int i = 0; i < n; i++) { FILL64(a, 0) step(i); FILL64(a, 64) FILL64(a, 128) } }
+static jmp_buf over;
+__attribute__((noinline)) void leave_at(int i, int n) { if (i + 1 >= n) longjmp(over, 1); }
+LOOP pointed_exits_no_end(int n) { for (int i = 0; i < 10000000; i++) { step(i); leave_at(i, n); } }
+EXITS(no_end) { if (!setjmp(over)) pointed_exits_no_end(n); }
+LOOP pointed_exits_no_end_down(int n) { for (int i = 100000000; i--;) { step(i); leave_at(99999999 - i, n); } }
+EXITS(no_end_down) { if (!setjmp(over)) pointed_exits_no_end_down(n); }
+struct plan { int *ends; double *times; long chosen; struct sim *s; };
+static int ends_of_all[8]; static double times_of_all[8];
+static struct plan plan_g = {ends_of_all, times_of_all, 5, 0}; struct plan *plan_p = &plan_g;
+PLAIN(bound_in_an_array) { struct plan *p = plan_p; p->ends[p->chosen] = n; for (int i = 0; i < p->ends[p->chosen]; i++) step(i); }
+PLAIN(bound_in_an_array_of_steps) { struct plan *p = plan_p; int e = (int)p->chosen - 2; p->ends[e] = n; work(field, 1); for (int i = 1; i <= p->ends[e]; i++) { step(i); work(field, 2); } }
+PLAIN(time_in_an_array) { struct plan *p = plan_p; p->times[p->chosen] = n * 0.25; for (double t = 0; t < p->times[p->chosen]; t += 0.25) step((int)t); }
 PLAIN(two_counters) { for (int i = 0, k = n; i < k; i++) { step(i); work(field, k); } }
 OTHER(meet) { for (int i = 0, k = 2 * n; i < k; i++, k--) step(i); }
 OTHER(moved_by_body) { for (int i = 0; i < n; i++) { step(i); if (i % 5 == 2) i++; } }
