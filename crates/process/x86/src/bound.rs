@@ -265,7 +265,7 @@ impl<'a> Pass<'a> {
             bound: test.comparison.right,
             test: test.comparison,
             has_other_exits: test.is_one_of_several
-                || is_no_end(&test.comparison.right)
+                || is_no_end(&test.comparison.right, test.step)
                 || self.exits.iter().any(|exit| is_other(exit.from)),
             is_tested_first: !calls.any(|call| self.comes_to(call.block, blocks)),
         }
@@ -295,10 +295,10 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// True of a number in the code that is so large that it stands for "no end": such a loop ends in another way, where a
-/// function that it calls ends the program, say.
-pub(crate) fn is_no_end(bound: &Linear) -> bool {
-    bound.place.is_none() && bound.add.unsigned_abs() >= NO_END_MIN
+/// True of a number in the code that so many steps lead to that it stands for "no end": such a loop ends in another way, where
+/// a function that it calls ends the program, say.
+pub(crate) fn is_no_end(bound: &Linear, step: i64) -> bool {
+    bound.place.is_none() && bound.add.unsigned_abs() / step.unsigned_abs().max(1) >= NO_END_MIN
 }
 
 /// Instructions that are reached, of the blocks that are wanted.

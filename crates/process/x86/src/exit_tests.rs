@@ -8,12 +8,13 @@
 //! Next: `approach` for what looks say; `how_far` for counters and bounds that nobody else writes to.
 
 use crate::blocks::{ControlFlow, Edge};
-use crate::bound::{Instructions, Pass, by_block, is_no_end};
+use crate::bound::{Instructions, Pass, by_block};
 use crate::how_far::{Failures, Surroundings};
 use crate::lent::{is_call, is_write};
 use crate::linear::{
     CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite,
 };
+use crate::side::{Element, LoadWord, Side, Term, Word, is_signed};
 use crate::{Analysis, FunctionCode, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
 use std::cell::Cell;
@@ -59,89 +60,6 @@ pub enum GoesOn {
     Equal,
 }
 
-/// A value that is compared.
-#[derive(Clone, Debug, PartialEq)]
-enum Side {
-    Whole {
-        value: Linear,
-        bits: u32,
-        is_signed: bool,
-    },
-    /// A whole number in memory.
-    Element {
-        element: Element,
-        is_signed: bool,
-    },
-    Real(Vec<Term>),
-}
-
-/// A word of memory with a fraction, which is added or subtracted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Term {
-    word: Word,
-    is_subtracted: bool,
-}
-
-/// A word of memory that is read at each look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Named(ReadablePlace),
-    Element(Element),
-}
-
-/// Memory at an address that is the sum of what two places hold: an element of an array, as of a vector of C++.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Element {
-    /// The pointer.
-    base: Linear,
-    /// The index, and the bytes that one of it counts.
-    index: Option<(Linear, u32)>,
-    offset: i64,
-    bytes: u32,
-}
-
-impl Word {
-    fn places(&self) -> Vec<ReadablePlace> {
-        match self {
-            Word::Named(place) => vec![*place],
-            Word::Element(element) => element.places(),
-        }
-    }
-
-    fn bytes(&self) -> u32 {
-        match self {
-            Word::Named(place) => bytes_of(*place),
-            Word::Element(element) => element.bytes,
-        }
-    }
-
-    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
-        match self {
-            Word::Named(place) => word_at(*place, register, load),
-            Word::Element(element) => element.value(register, load),
-        }
-    }
-}
-
-impl Element {
-    fn places(&self) -> Vec<ReadablePlace> {
-        let index = self.index.and_then(|(index, _)| index.place);
-        self.base.place.into_iter().chain(index).collect()
-    }
-
-    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
-        let held = |value: Linear| {
-            let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
-            Some(value.value(held))
-        };
-        let further = match self.index {
-            Some((index, scale)) => held(index)?.wrapping_mul(scale.into()),
-            None => 0,
-        };
-        load(held(self.base)?.wrapping_add(further).wrapping_add_signed(self.offset), self.bytes)
-    }
-}
-
 /// Both sides of a test in one pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sides {
@@ -154,9 +72,6 @@ pub struct Sides {
     /// They are whole numbers.
     pub is_whole: bool,
 }
-
-/// Reads so many bytes of the process at an address, as a number.
-pub type LoadWord<'a> = &'a dyn Fn(u64, u32) -> Option<u64>;
 
 impl ExitTests {
     /// The registers that a probe is to note, by their numbers.
@@ -192,82 +107,6 @@ impl ExitTest {
         let is_whole = !matches!(self.left, Side::Real(_));
         let (left, right) = (self.left.value(register, load)?, self.right.value(register, load)?);
         Some(Sides { left, right, goes_on: self.goes_on, is_whole })
-    }
-}
-
-impl Side {
-    fn whole(value: Linear, bits: u32, condition: ConditionCode) -> Side {
-        use ConditionCode::{a, ae, b, be};
-        Side::Whole { value, bits, is_signed: !matches!(condition, a | ae | b | be) }
-    }
-
-    fn is_no_end(&self) -> bool {
-        matches!(self, Side::Whole { value, .. } if is_no_end(value))
-    }
-
-    fn places(&self) -> Vec<ReadablePlace> {
-        match self {
-            Side::Whole { value, .. } => value.place.into_iter().collect(),
-            Side::Element { element, .. } => element.places(),
-            Side::Real(terms) => terms.iter().flat_map(|term| term.word.places()).collect(),
-        }
-    }
-
-    fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<f64> {
-        match self {
-            Side::Whole { value, bits, is_signed } => {
-                let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
-                Some(whole_number(value.value(held), *bits, *is_signed))
-            }
-            Side::Element { element, is_signed } => {
-                Some(whole_number(element.value(register, load)?, 8 * element.bytes, *is_signed))
-            }
-            Side::Real(terms) => {
-                let number = |term: &Term| {
-                    let word = term.word.value(register, load)?;
-                    let number = match term.word.bytes() {
-                        4 => f64::from(f32::from_bits(word as u32)),
-                        _ => f64::from_bits(word),
-                    };
-                    Some(if term.is_subtracted { -number } else { number })
-                };
-                terms.iter().map(number).sum()
-            }
-        }
-    }
-}
-
-fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
-    match (bits, is_signed) {
-        (32, true) => f64::from(number as i32),
-        (32, false) => f64::from(number as u32),
-        (_, true) => number as i64 as f64,
-        (_, false) => number as f64,
-    }
-}
-
-/// The word in a register or in memory.
-fn word_at(place: ReadablePlace, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
-    match place {
-        ReadablePlace::Register(number) => register(number),
-        ReadablePlace::Frame { register: base, offset, bytes } => {
-            load(register(base)?.wrapping_add_signed(offset), bytes)
-        }
-        ReadablePlace::Behind { register: base, slot, offset, bytes } => {
-            let pointer = load(register(base)?.wrapping_add_signed(slot), 8)?;
-            load(pointer.wrapping_add_signed(offset), bytes)
-        }
-        ReadablePlace::Fixed { address, bytes } => load(address.0, bytes),
-    }
-}
-
-/// Bytes of a place in memory; 8 of a register.
-fn bytes_of(place: ReadablePlace) -> u32 {
-    match place {
-        ReadablePlace::Register(_) => 8,
-        ReadablePlace::Frame { bytes, .. }
-        | ReadablePlace::Behind { bytes, .. }
-        | ReadablePlace::Fixed { bytes, .. } => bytes,
     }
 }
 
@@ -498,8 +337,7 @@ impl Search<'_> {
             _ => return None,
         };
         let element = self.element(at, index).filter(|element| 8 * element.bytes == bits)?;
-        let Side::Whole { is_signed, .. } = Side::whole(Linear::constant(0), bits, condition) else { return None };
-        Some(Side::Element { element, is_signed })
+        Some(Side::Element { element, is_signed: is_signed(condition) })
     }
 
     /// The memory that an instruction names by a pointer and an index which are in places.
@@ -585,11 +423,7 @@ impl Search<'_> {
     ) -> Option<()> {
         let one = &self.instructions[&at][index];
         match one.op_kind(operand) {
-            OpKind::Memory => {
-                let word = self.word(at, index)?;
-                terms.push(Term { word, is_subtracted });
-                (matches!(word.bytes(), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
-            }
+            OpKind::Memory => add_term(self.word(at, index)?, is_subtracted, terms),
             OpKind::Register => self.add_terms_of((at, index), one.op_register(operand), is_subtracted, terms),
             _ => None,
         }
@@ -607,8 +441,7 @@ impl Search<'_> {
         let (block, index) = match self.origin(at, index, register)? {
             Origin::Write(block, index) => (block, index),
             Origin::Stored(place) => {
-                terms.push(Term { word: Word::Named(place), is_subtracted });
-                return (matches!(bytes_of(place), 4 | 8) && terms.len() <= TERMS_MAX).then_some(());
+                return add_term(Word::Named(place), is_subtracted, terms);
             }
             Origin::Several(before) => return self.add_common_terms(&before, register, is_subtracted, terms),
         };
@@ -716,6 +549,12 @@ impl Search<'_> {
             ReadablePlace::Fixed { .. } => true,
         })
     }
+}
+
+/// Adds a word that may be looked at, if there are not too many already.
+fn add_term(word: Word, is_subtracted: bool, terms: &mut Vec<Term>) -> Option<()> {
+    terms.push(Term { word, is_subtracted });
+    (matches!(word.bytes(), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
 }
 
 fn is_real_comparison(one: &Instruction) -> bool {

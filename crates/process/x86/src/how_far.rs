@@ -195,7 +195,7 @@ pub fn how_far(
     let at_site = look.state_at(site).ok_or(Unsure::NotThere)?;
     let seen = |clock: &Clock| look.moved(&at_site, clock.place, clock.is_narrow).is_some();
     let clock = if first.is_none() { look.clock(&seen) } else { None };
-    let has_others = look.is_left_by_calls() || first.as_ref().is_some_and(is_no_end);
+    let has_others = look.is_left_by_calls() || first.is_some_and(|first| is_no_end(&first, bound.step));
     let bound = LoopBound { has_other_exits: bound.has_other_exits || has_others, ..bound };
     let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass, is_sure, behind };
     let is_narrow = [is_narrow(&bound), is_narrow(&bound), clock.map_or(is_narrow(&bound), |clock| clock.is_narrow)];

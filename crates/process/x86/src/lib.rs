@@ -62,6 +62,7 @@ mod refusal;
 mod rejoined;
 mod relocate;
 mod shift;
+mod side;
 mod site;
 mod springboard;
 mod stack_course;
@@ -82,7 +83,7 @@ pub use copied::{CodeSource, SourceBlock, SourcePosition};
 pub use copyable::{NotCopyable, check_copyable};
 pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
-pub use exit_tests::{ExitTests, GoesOn, LoadWord, NOTED_MAX, Sides, exit_tests};
+pub use exit_tests::{ExitTests, GoesOn, NOTED_MAX, Sides, exit_tests};
 pub use faults::may_fault_in;
 pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
 pub use gather::{
@@ -103,6 +104,7 @@ pub use point::{PassPlace, loop_sites, point_site};
 pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
+pub use side::LoadWord;
 pub use site::{FunctionSites, JumpForm, PatchSite, SiteKind, function_sites, own_sites};
 pub use springboard::{Springboards, offer_padding};
 pub use stack_course::{

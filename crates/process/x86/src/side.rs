@@ -1,0 +1,172 @@
+//! One side of a test by which a loop is left, and how it is read while the loop runs.
+//!
+//! It is a whole number in a register, in memory or in an element of an array, or a sum of words with a fraction. Registers are those
+//! that a probe has noted; memory is read from outside of the process.
+//!
+//! Next: `exit_tests`, which finds what a side is made of.
+
+use crate::bound::is_no_end;
+use crate::linear::{Linear, ReadablePlace};
+use iced_x86::ConditionCode;
+
+/// Reads so many bytes of the process at an address, as a number.
+pub type LoadWord<'a> = &'a dyn Fn(u64, u32) -> Option<u64>;
+
+/// A value that is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Side {
+    /// A whole number: of a place, or one of the code.
+    Whole { value: Linear, bits: u32, is_signed: bool },
+    /// A whole number of an array.
+    Element { element: Element, is_signed: bool },
+    /// A sum of numbers with a fraction.
+    Real(Vec<Term>),
+}
+
+/// A word of memory with a fraction, which is added or subtracted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) word: Word,
+    pub(crate) is_subtracted: bool,
+}
+
+/// A word of memory that is read at each look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Named(ReadablePlace),
+    Element(Element),
+}
+
+/// Memory at an address that is the sum of what two places hold: an element of an array, as of a vector of C++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Element {
+    /// The pointer.
+    pub(crate) base: Linear,
+    /// The index, and the bytes that one of it counts.
+    pub(crate) index: Option<(Linear, u32)>,
+    pub(crate) offset: i64,
+    pub(crate) bytes: u32,
+}
+
+impl Word {
+    pub(crate) fn places(&self) -> Vec<ReadablePlace> {
+        match self {
+            Word::Named(place) => vec![*place],
+            Word::Element(element) => element.places(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u32 {
+        match self {
+            Word::Named(place) => bytes_of(*place),
+            Word::Element(element) => element.bytes,
+        }
+    }
+
+    pub(crate) fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+        match self {
+            Word::Named(place) => word_at(*place, register, load),
+            Word::Element(element) => element.value(register, load),
+        }
+    }
+}
+
+impl Element {
+    pub(crate) fn places(&self) -> Vec<ReadablePlace> {
+        let index = self.index.and_then(|(index, _)| index.place);
+        self.base.place.into_iter().chain(index).collect()
+    }
+
+    pub(crate) fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+        let held = |value: Linear| {
+            let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
+            Some(value.value(held))
+        };
+        let further = match self.index {
+            Some((index, scale)) => held(index)?.wrapping_mul(scale.into()),
+            None => 0,
+        };
+        load(held(self.base)?.wrapping_add(further).wrapping_add_signed(self.offset), self.bytes)
+    }
+}
+
+impl Side {
+    pub(crate) fn whole(value: Linear, bits: u32, condition: ConditionCode) -> Side {
+        Side::Whole { value, bits, is_signed: is_signed(condition) }
+    }
+
+    pub(crate) fn is_no_end(&self) -> bool {
+        matches!(self, Side::Whole { value, .. } if is_no_end(value, 1))
+    }
+
+    pub(crate) fn places(&self) -> Vec<ReadablePlace> {
+        match self {
+            Side::Whole { value, .. } => value.place.into_iter().collect(),
+            Side::Element { element, .. } => element.places(),
+            Side::Real(terms) => terms.iter().flat_map(|term| term.word.places()).collect(),
+        }
+    }
+
+    pub(crate) fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<f64> {
+        match self {
+            Side::Whole { value, bits, is_signed } => {
+                let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
+                Some(whole_number(value.value(held), *bits, *is_signed))
+            }
+            Side::Element { element, is_signed } => {
+                Some(whole_number(element.value(register, load)?, 8 * element.bytes, *is_signed))
+            }
+            Side::Real(terms) => {
+                let number = |term: &Term| {
+                    let word = term.word.value(register, load)?;
+                    let number = match term.word.bytes() {
+                        4 => f64::from(f32::from_bits(word as u32)),
+                        _ => f64::from_bits(word),
+                    };
+                    Some(if term.is_subtracted { -number } else { number })
+                };
+                terms.iter().map(number).sum()
+            }
+        }
+    }
+}
+
+fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
+    match (bits, is_signed) {
+        (32, true) => f64::from(number as i32),
+        (32, false) => f64::from(number as u32),
+        (_, true) => number as i64 as f64,
+        (_, false) => number as f64,
+    }
+}
+
+/// The word in a register or in memory.
+fn word_at(place: ReadablePlace, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+    match place {
+        ReadablePlace::Register(number) => register(number),
+        ReadablePlace::Frame { register: base, offset, bytes } => {
+            load(register(base)?.wrapping_add_signed(offset), bytes)
+        }
+        ReadablePlace::Behind { register: base, slot, offset, bytes } => {
+            let pointer = load(register(base)?.wrapping_add_signed(slot), 8)?;
+            load(pointer.wrapping_add_signed(offset), bytes)
+        }
+        ReadablePlace::Fixed { address, bytes } => load(address.0, bytes),
+    }
+}
+
+/// Bytes of a place in memory; 8 of a register.
+fn bytes_of(place: ReadablePlace) -> u32 {
+    match place {
+        ReadablePlace::Register(_) => 8,
+        ReadablePlace::Frame { bytes, .. }
+        | ReadablePlace::Behind { bytes, .. }
+        | ReadablePlace::Fixed { bytes, .. } => bytes,
+    }
+}
+
+/// True if a condition compares numbers with a sign.
+pub(crate) fn is_signed(condition: ConditionCode) -> bool {
+    use ConditionCode::{a, ae, b, be};
+    !matches!(condition, a | ae | b | be)
+}
