@@ -44,6 +44,7 @@ const ALONE: &[(&str, &str)] = &[
     ("trimtab", "tests/path_sums.rs"),
     ("trimtab", "tests/pressure.rs"),
     ("trimtab", "tests/probe_limits.rs"),
+    ("trimtab", "tests/scaling.rs"),
     ("trimtab", "tests/shares.rs"),
     ("trimtab-measure", "tests/counters.rs"),
 ];
