@@ -151,7 +151,7 @@ impl Pace {
     /// Equal steps, which the passes fit but for those by which looks were late.
     fn of_steps(step: f64, way: f64, passes: f64) -> Pace {
         let steps = way / step;
-        let apart = if is_late_at_most(steps, passes) && (steps - passes).abs() > 1.0 { steps / passes } else { 1.0 };
+        let apart = if (steps - passes).abs() > 1.0 { steps / passes } else { 1.0 };
         Pace { expected: step, slowest: step * apart.min(1.0), fastest: step * apart.max(1.0), is_at_most: false }
     }
 }
@@ -214,9 +214,8 @@ fn is_within(one: f64, other: f64, part: f64) -> bool {
 
 /// The step that all differences are multiples of, if the passes fit it.
 fn same_step(seen: &Seen, passes: f64) -> Option<f64> {
-    let moved: Vec<(f64, f64)> =
-        seen.windows(2).zip(steps(seen)).map(|(two, step)| ((two[1].0 - two[0].0) as f64, step.abs())).collect();
-    let moved: Vec<(f64, f64)> = moved.into_iter().filter(|(_, step)| *step > 0.0).collect();
+    let between = seen.windows(2).map(|two| (two[1].0 - two[0].0) as f64);
+    let moved = between.zip(steps(seen).map(f64::abs)).filter(|(_, step)| *step > 0.0).collect::<Vec<(f64, f64)>>();
     let (between, least) = moved.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1))?;
     let way: f64 = moved.iter().map(|(_, step)| step).sum();
     let is_multiple = |step: f64, unit: f64, apart_max: f64| {

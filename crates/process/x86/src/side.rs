@@ -78,10 +78,7 @@ impl Element {
     }
 
     pub(crate) fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
-        let held = |value: Linear| {
-            let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
-            Some(value.value(held))
-        };
+        let held = |value: Linear| number_at(value, register, load);
         let further = match self.index {
             Some((index, scale)) => held(index)?.wrapping_mul(scale.into()),
             None => 0,
@@ -110,8 +107,7 @@ impl Side {
     pub(crate) fn value(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<f64> {
         match self {
             Side::Whole { value, bits, is_signed } => {
-                let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
-                Some(whole_number(value.value(held), *bits, *is_signed))
+                Some(whole_number(number_at(*value, register, load)?, *bits, *is_signed))
             }
             Side::Element { element, is_signed } => {
                 Some(whole_number(element.value(register, load)?, 8 * element.bytes, *is_signed))
@@ -138,6 +134,12 @@ fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
         (_, true) => number as i64 as f64,
         (_, false) => number as f64,
     }
+}
+
+/// The value that is made of a place's word, or of none.
+fn number_at(value: Linear, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+    let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
+    Some(value.value(held))
 }
 
 /// The word in a register or in memory.
