@@ -102,6 +102,9 @@ pub fn forecast(known: &Known) -> Result<End, Error> {
         }
         (Remaining::AtMost(remaining), Some(last)) => {
             let latest = at_most(known, last, remaining);
+            // One that has lasted longer than all earlier runs is given more work than these.
+            let is_longer = known.earlier_s.iter().all(|earlier| known.elapsed_s > *earlier);
+            let past = past.filter(|_| !is_longer);
             Ok(past.map(|past| by_history(known, past, latest.late_s)).unwrap_or(latest))
         }
         _ => past.map(|past| by_history(known, past, f64::MAX)).ok_or_else(|| Error::NoBasis(no_basis(known))),

@@ -175,6 +175,7 @@ fn a_loop_that_may_be_left_has_a_latest_end_only() {
         (end.upper_s - 30.0).abs() < 3.0 && end.unless_left_s.is_some_and(|end| (end - 30.0).abs() < 2.0),
         "{end:?}"
     );
+    let unaided = end;
     // Earlier runs say more, and can't say more than that.
     let earlier_s = vec![25.0, 25.5, 24.5, 25.2];
     let end = forecast(&Known { remaining, earlier_s, ..known(&PROGRAMS[0]) }).unwrap();
@@ -182,6 +183,10 @@ fn a_loop_that_may_be_left_has_a_latest_end_only() {
     assert!((end.remaining_s.unwrap() - 14.0).abs() < 0.7, "{end:?}");
     let later = forecast(&Known { remaining, earlier_s: vec![900.0; 4], ..known(&PROGRAMS[0]) }).unwrap();
     assert!(later.late_s < 40.0, "{later:?}");
+    // Runs that it has outlasted did less work.
+    let earlier_s = vec![0.8 * known(&PROGRAMS[0]).elapsed_s];
+    let outlasted = forecast(&Known { remaining, earlier_s, ..known(&PROGRAMS[0]) }).unwrap();
+    assert_eq!((outlasted.method, outlasted.late_s), (Method::AtMost, unaided.late_s));
 }
 
 #[test]
