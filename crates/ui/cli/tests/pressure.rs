@@ -160,6 +160,9 @@ fn keep_scale(home: &Home) {
     store(home).note_pressure(&row).expect("it is kept");
 }
 
+/// Times that a job is profiled at most.
+const TRIES_MAX: u32 = 3;
+
 #[test]
 fn a_job_is_profiled_with_its_owners_yes_and_no_probe_stays() {
     let _alone = alone();
@@ -173,7 +176,9 @@ fn a_job_is_profiled_with_its_owners_yes_and_no_probe_stays() {
     let said = home.trimtab(&["model", "pressure", &pid]);
     assert!(said.code == 2 && said.stderr.contains("--yes") && said.stderr.contains("slowed"), "{said:?}");
     let words = ["model", "pressure", &pid, "--yes", "--each", "0.1", "--within", "30", "--json", "-"];
-    let said = home.trimtab(&words);
+    // Others on this machine may begin to work meanwhile: then it says so, and to try again.
+    let mut tries = (0..TRIES_MAX).map(|_| home.trimtab(&words));
+    let said = tries.find(|said| !said.stderr.contains("try again when they have ended")).expect("a quiet moment");
     assert_eq!(said.code, 1, "the cache is not known: {said:?}");
     let found: Value = serde_json::from_str(&said.stdout).expect("JSON");
     let profile = &found["profile"];

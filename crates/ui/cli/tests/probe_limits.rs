@@ -17,6 +17,8 @@ use trimtab_types::report::{FunctionTotal, Report};
 
 /// Calls of the small functions in a step.
 const CALLS: u64 = 200_000;
+/// Windows in one of which a function's cost must show.
+const WINDOWS_MAX: u32 = 3;
 
 /// A step calls a function of some nanoseconds without end, and one of the C library; then all ranks sum.
 const C: &str = r#"
@@ -170,8 +172,14 @@ fn calls_of_mpi_that_only_ask_are_taken_out() {
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
         let (home, case) = (Home::new(), format!("{mpi:?}"));
         let mut job = started(mpi, &compiled(&home, mpi, false), &["ask"]);
-        let report = window(&home, &mut job, "--at-least 1");
-        println!("{case}: {:?} {:?}", report.cost, report.warnings);
+        // Where others disturb the machine, the window may be over before the call's cost is known.
+        let mut windows = (0..WINDOWS_MAX).map(|_| {
+            let report = window(&home, &mut job, "--at-least 1");
+            println!("{case}: {:?} {:?}", report.cost, report.warnings);
+            report
+        });
+        let is_out = |report: &Report| is_said_to_be_out(report, "MPI_Iprobe");
+        let report = windows.find(is_out).expect("one in which it costs too much");
         check_out(&report, "MPI_Iprobe", &case);
         let is_bound = report.warnings.iter().any(|warning| warning.contains("communication is a lower bound"));
         assert!(is_bound, "{case}: {:?}", report.warnings);
