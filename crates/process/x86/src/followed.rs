@@ -138,21 +138,26 @@ struct Held {
 pub(crate) struct Followed<'a> {
     snapshot: &'a Snapshot<'a>,
     held: Held,
-    /// The decision that turns out the other way.
-    turned: Option<usize>,
+    /// The decision that turns out the other way, by its number and the address of its comparison: a call that is skipped in the end
+    /// has others of the same number.
+    turned: Option<(usize, u64)>,
     steps_left: u32,
 }
 
 /// Where it came to.
 pub(crate) struct Outcome {
-    /// True if the branch at the end jumps.
-    pub(crate) is_jump: bool,
+    /// True if the branch at the end jumps; `None`: it can't be followed that far.
+    pub(crate) is_jump: Option<bool>,
     /// The sides of what decided on the way, in order; `None`: it is not known what they are.
     pub(crate) decided: Vec<Option<Sides>>,
 }
 
 impl<'a> Followed<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot<'a>, registers: [Option<Number>; 16], turned: Option<usize>) -> Self {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot<'a>,
+        registers: [Option<Number>; 16],
+        turned: Option<(usize, u64)>,
+    ) -> Self {
         let mut registers = registers;
         registers[4] = Some(Number::read(STACK));
         let (flags, flags_from, stored, decided) = (Flags::Unknown, 0, BTreeMap::new(), Vec::new());
@@ -160,14 +165,18 @@ impl<'a> Followed<'a> {
         Followed { snapshot, held, turned, steps_left: STEPS_MAX }
     }
 
-    /// Goes on from one address to the conditional branch at another.
-    pub(crate) fn go(mut self, from: u64, branch: u64) -> Option<Outcome> {
+    /// Goes on from one address to the conditional branch at another, or as far as it can be followed.
+    pub(crate) fn go(mut self, from: u64, branch: u64) -> Outcome {
+        let is_jump = self.jumps(from, branch);
+        Outcome { is_jump, decided: self.held.decided }
+    }
+
+    fn jumps(&mut self, from: u64, branch: u64) -> Option<bool> {
         let mut at = from;
         while at != branch {
             at = self.step(&self.snapshot.instruction(at)?, 0)?;
         }
-        let is_jump = self.decide(self.snapshot.instruction(branch)?.condition_code(), 0)?;
-        Some(Outcome { is_jump, decided: self.held.decided })
+        self.decide(self.snapshot.instruction(branch)?.condition_code(), 0)
     }
 
     /// Follows one instruction; the address of the next.
@@ -244,7 +253,7 @@ impl<'a> Followed<'a> {
             None if (1..=GUESSED_DEPTH_MAX).contains(&depth) => (false, None),
             None => return None,
         };
-        let is_turned = self.turned == Some(self.held.decided.len());
+        let is_turned = self.turned == Some((self.held.decided.len(), compared_at(sides.as_ref())));
         self.held.decided.push(sides);
         Some(holds != is_turned)
     }
@@ -403,6 +412,13 @@ impl<'a> Followed<'a> {
                 });
                 self.put(one, value)?;
             }
+            Cvtss2sd | Cvtsd2ss | Vcvtss2sd | Vcvtsd2ss => {
+                let is_double = matches!(one.mnemonic(), Cvtsd2ss | Vcvtsd2ss);
+                let value = self
+                    .operand(one, last)
+                    .map(|held| Number { bits: bits_of_real(real(held.bits, is_double), !is_double), ..held });
+                self.put(one, value)?;
+            }
             mnemonic => {
                 let Some((compute, is_double)) = real_operation(mnemonic) else { return Some(false) };
                 let both = self.operand(one, last - 1).zip(self.operand(one, last));
@@ -469,7 +485,7 @@ impl<'a> Followed<'a> {
         let at = number_of(register)?;
         let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         self.held.registers[at] = match bits {
-            32 | 64 => value,
+            32 | 64 => value.map(|value| Number { bits: masked(value.bits, bits), ..value }),
             _ if is_high => None,
             // The rest of the register stays; nobody who compares a byte looks at it.
             _ => value.map(|value| {
@@ -505,6 +521,11 @@ impl<'a> Followed<'a> {
             self.held.stored.insert(address.wrapping_add(at.into()), byte.filter(|_| at < 8));
         }
     }
+}
+
+/// The address of a comparison in the code that is followed; 0: it is not known what is compared.
+pub(crate) fn compared_at(sides: Option<&Sides>) -> u64 {
+    sides.map_or(0, |sides| sides.compared_at)
 }
 
 /// The word by which functions check that their frame is whole; no comparison of it decides anything.

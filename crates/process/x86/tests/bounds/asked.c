@@ -24,6 +24,7 @@ static struct sim *of(int n)
 FAR bool is_over(const struct sim *s) { return s->it >= s->nt; }
 FAR int goes_on(const struct sim *s) { return s->t + 0.5 * s->dt < s->t_end; }
 FAR bool is_short(const struct sim *s) { return s->u < s->u_end; }
+FAR bool is_early(const struct sim *s) { return s->u + 0.25 < s->t_end * 10; }
 FAR long left(void) { return the.left; }
 FAR int advance(struct sim *s) { s->it++; return s->it < s->nt; }
 FAR bool is_stopped(struct sim *s) { if (*s->stop) return true; if (s->it >= s->nt) return true; return false; }
@@ -36,11 +37,24 @@ FAR bool by_sum(const struct sim *s) { int k, sum = 0; for (k = 0; k < 5; k++) s
 FAR bool by_hash(const struct sim *s) { return (s->it * 2654435761u >> 26) == 5 || s->it >= s->nt; }
 FAR bool alternates(struct sim *s) { return s->it % 2 ? s->it >= s->nt : s->t >= s->t_end; }
 FAR bool both(const struct sim *s) { return s->it >= s->nt / 2 && s->t >= s->t_end; }
+/* Asks first, and then works for longer than anybody follows. */
+FAR int one_step(struct sim *s)
+{
+    if (s->nt > 0 && s->it >= s->nt)
+        return 0;
+    double all[64];
+    for (int k = 0; k < 5000; k++)
+        all[k % 64] = k + s->t;
+    work(all, 3);
+    step(s->it++);
+    return 1;
+}
 
 ASKED(over) { struct sim *s = of(n); while (!is_over(s)) { step(s->it); s->it++; } }
 ASKED(own) { struct sim s = *of(n); while (!is_over(&s)) { step(s.it); s.it++; } }
 ASKED(time) { struct sim *s = of(n); while (goes_on(s)) { step(1); s->t += s->dt; } }
 ASKED(single) { struct sim *s = of(n); while (is_short(s)) { step(1); s->u += 1; } }
+ASKED(early) { struct sim *s = of(n); while (is_early(s)) { step(1); s->u += 1; } }
 ASKED(count) { of(n); while (left() > 0) { step(1); the.left--; } }
 ASKED(advance) { struct sim *s = of(n); do step(s->it); while (advance(s)); }
 ASKED(stopped) { struct sim *s = of(n); for (;;) { if (is_stopped(s)) break; step(s->it); s->it++; } }
@@ -49,6 +63,7 @@ ASKED(late) { struct sim *s = of(n); while (!is_over_and_late(s)) { step(s->it);
 /* A number that shrinks may be a residual. */
 OTHER(compared) { struct sim *s = of(n); while (time_left(s) > 0) { step(s->it); s->t += s->dt; } }
 ASKED(two) { struct sim *s = of(n); while (!is_over(s) && goes_on(s)) { step(s->it); s->it++; s->t += s->dt; } }
+ASKED(working) { struct sim *s = of(n); while (one_step(s)) work(&s->t, 0); }
 ASKED(flagged) { struct sim *s = of(n); bool done = false; while (!done) { step(s->it); s->it++; done = is_over(s); } }
 OTHER(broken) { struct sim *s = of(n); while (!is_over_or_broken(s)) { step(s->it); s->it += 1; } }
 OTHER(sum) { struct sim *s = of(n); while (!by_sum(s)) { step(s->it); s->it += 1; } }
