@@ -41,7 +41,7 @@ pub use process::{cpu_ticks, has_worked, interrupt, running, threads_running};
 pub use skip::skip;
 pub use snapshot::{TextDifference, TextSnapshot, first_difference};
 pub use trace::CallTrace;
-pub use wait::wait_for;
+pub use wait::{has_text, wait_for};
 
 /// Arguments of `particle` that run until it is ended, and leave most of the processors to whoever else tests.
 pub const ENDLESS: [&str; 8] =

@@ -2,6 +2,7 @@
 //!
 //! Next: [`crate::Launch`], whose jobs are waited for.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes that a test waits for; nothing is measured against it.
@@ -25,4 +26,9 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
         // A look that reads the text of many processes takes a processor from what is waited for.
         std::thread::sleep(looks.elapsed().max(LOOK_EVERY));
     }
+}
+
+/// True if a file has some text. One that is only there may be a command's trial whether it may write it.
+pub fn has_text(file: &Path) -> bool {
+    file.metadata().is_ok_and(|file| file.len() > 0)
 }

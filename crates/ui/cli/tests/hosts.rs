@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use trimtab_specimens::{ENDLESS, Mpi, TextSnapshot, Variant, build, has_worked, skip, threads_running};
+use trimtab_specimens::{ENDLESS, Mpi, TextSnapshot, Variant, build, has_text, has_worked, skip, threads_running};
 use trimtab_testbed::{Ssh, Testbed};
 use trimtab_types::report::{EventKind, Report};
 
@@ -106,7 +106,7 @@ fn a_launch_over_ssh_is_measured() {
         let mut run = hosts.trimtab(&["run", "--iterations", "10", "--json"]);
         run.arg(&file).arg("--").args(&words).arg("--until").arg(&end).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut run = run.spawn().expect("it runs");
-        wait_for("a report", || file.exists() || run.try_wait().expect("its state").is_some());
+        wait_for("a report", || has_text(&file) || run.try_wait().expect("its state").is_some());
         fs::write(&end, "").expect("it is ours");
         let Output { status, stdout, stderr } = run.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&stderr);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use trimtab_specimens::{ENDLESS, skip};
+use trimtab_specimens::{ENDLESS, has_text, skip};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
 
@@ -97,7 +97,7 @@ fn launched(cluster: &Cluster<'_>, window: &str, program: &str, words: &[&str]) 
         command.envs(VARIABLES).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut run = command.spawn().expect("it runs");
         if let ["--until", end] = words {
-            wait_for("a report", || file.exists() || run.try_wait().expect("its state").is_some());
+            wait_for("a report", || has_text(&file) || run.try_wait().expect("its state").is_some());
             fs::write(end, "").expect("it is ours");
         }
         run.wait_with_output().expect("it ends")
