@@ -15,7 +15,7 @@ use crate::lent::{ARGUMENTS, is_call, is_write};
 use crate::linear::{
     CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite,
 };
-use crate::side::{Element, GoesOn, LoadWord, Side, Sides, Term, Word, goes_on, is_signed};
+use crate::side::{Element, GoesOn, LoadWord, Side, Sides, Term, Word, goes_on, is_real_comparison, is_signed};
 use crate::{Analysis, FunctionCode, Look, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
 use std::cell::Cell;
@@ -301,7 +301,7 @@ impl Search<'_> {
         for number in wanted {
             let held = match state.value(ReadablePlace::Register(number)) {
                 Value::Linear(value) => Some(value),
-                _ => self.variable((block, index), GENERAL[usize::from(number)], 0).map(Linear::of),
+                _ => self.variable((block, index), Register::RAX + u32::from(number), 0).map(Linear::of),
             };
             let is_new = registers.iter().all(|(known, _)| *known != number);
             registers.extend(held.filter(|_| is_new).map(|held| (number, held)));
@@ -629,26 +629,6 @@ impl Search<'_> {
     }
 }
 
-/// General registers by their numbers.
-const GENERAL: [Register; 16] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RBX,
-    Register::RSP,
-    Register::RBP,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
-
 /// The registers by which an indirect call names its target.
 fn named_by(call: &Instruction) -> Vec<u8> {
     let registers = match call.op0_kind() {
@@ -663,11 +643,6 @@ fn named_by(call: &Instruction) -> Vec<u8> {
 fn add_term(word: Word, is_subtracted: bool, terms: &mut Vec<Term>) -> Option<()> {
     terms.push(Term { word, is_subtracted });
     (matches!(word.bytes(), 4 | 8) && terms.len() <= TERMS_MAX).then_some(())
-}
-
-fn is_real_comparison(one: &Instruction) -> bool {
-    use Mnemonic::{Comisd, Comiss, Ucomisd, Ucomiss, Vcomisd, Vcomiss, Vucomisd, Vucomiss};
-    matches!(one.mnemonic(), Comisd | Comiss | Ucomisd | Ucomiss | Vcomisd | Vcomiss | Vucomisd | Vucomiss)
 }
 
 fn writes(one: &Instruction, number: u8, info: &mut InstructionInfoFactory) -> bool {

@@ -8,7 +8,7 @@
 
 use crate::lent::is_write;
 use crate::linear::{CALL_CHANGES, number_of, opposite};
-use crate::side::{LoadWord, Sides, goes_on, is_signed, whole_number};
+use crate::side::{LoadWord, Sides, goes_on, is_real_comparison, is_signed, real};
 use iced_x86::{
     ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind,
     Register,
@@ -260,17 +260,16 @@ impl<'a> Followed<'a> {
 
     /// Follows an instruction that leads to the next one.
     fn compute(&mut self, one: &Instruction) -> Option<()> {
-        let mut info = InstructionInfoFactory::new();
         if self.moves(one)? || self.computes(one)? || self.computes_reals(one)? {
             return Some(());
         }
         // An instruction that is not known.
+        let mut info = InstructionInfoFactory::new();
         let info = info.info(one);
-        let writes = |access| is_write(access);
-        if info.used_memory().iter().any(|used| writes(used.access())) {
+        if info.used_memory().iter().any(|used| is_write(used.access())) {
             return None;
         }
-        for used in info.used_registers().iter().filter(|used| writes(used.access())) {
+        for used in info.used_registers().iter().filter(|used| is_write(used.access())) {
             self.forget(used.register());
         }
         if one.rflags_modified() != 0 {
@@ -395,8 +394,8 @@ impl<'a> Followed<'a> {
             Pxor | Xorpd | Xorps | Vpxor | Vxorpd | Vxorps if is_same(one, last) => {
                 self.put(one, Some(Number::of_code(0)))?
             }
-            Comisd | Ucomisd | Comiss | Ucomiss | Vcomisd | Vucomisd | Vcomiss | Vucomiss => {
-                let is_double = matches!(one.mnemonic(), Comisd | Ucomisd | Vcomisd | Vucomisd);
+            _ if is_real_comparison(one) => {
+                let is_double = !is_single(one.mnemonic());
                 let both = self.operand(one, 0).zip(self.operand(one, 1));
                 self.held.flags_from = one.ip();
                 self.held.flags = both.map_or(Flags::Unknown, |(left, right)| {
@@ -450,7 +449,7 @@ impl<'a> Followed<'a> {
         let bits = bits_of(one, operand);
         let held = match one.op_kind(operand) {
             OpKind::Register => match one.op_register(operand) {
-                Register::AH | Register::BH | Register::CH | Register::DH => None,
+                register if is_high(register) => None,
                 register if register.is_vector_register() => self.held.vectors[register.number()],
                 register => self.held.registers[number_of(register)?],
             },
@@ -483,10 +482,9 @@ impl<'a> Followed<'a> {
             return Some(());
         }
         let at = number_of(register)?;
-        let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         self.held.registers[at] = match bits {
             32 | 64 => value.map(|value| Number { bits: masked(value.bits, bits), ..value }),
-            _ if is_high => None,
+            _ if is_high(register) => None,
             // The rest of the register stays; nobody who compares a byte looks at it.
             _ => value.map(|value| {
                 let rest = self.held.registers[at].map_or(0, |held| held.bits & !masked(u64::MAX, bits));
@@ -576,6 +574,11 @@ fn is_single(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// The second byte of a register, which is not followed.
+fn is_high(register: Register) -> bool {
+    matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
+}
+
 /// True if an instruction of vectors has the same register as its last two operands.
 fn is_same(one: &Instruction, last: u32) -> bool {
     let register = |operand| (one.op_kind(operand) == OpKind::Register).then(|| one.op_register(operand));
@@ -597,10 +600,6 @@ fn real_operation(mnemonic: Mnemonic) -> Option<(OfReals, bool)> {
         Divss | Vdivss => (|left, right| left / right, false),
         _ => return None,
     })
-}
-
-fn real(bits: u64, is_double: bool) -> f64 {
-    if is_double { f64::from_bits(bits) } else { f32::from_bits(bits as u32).into() }
 }
 
 fn bits_of_real(value: f64, is_double: bool) -> u64 {
@@ -699,7 +698,7 @@ fn sides(flags: Flags, condition: ConditionCode, holds: bool, compared_at: u64) 
         Flags::Whole { left, right, bits, is_read: true } => {
             let side = |value: u64| match is_signed(condition) {
                 true => signed(value, bits) as f64,
-                false => whole_number(value, 64, false),
+                false => value as f64,
             };
             (side(left), side(right), true)
         }

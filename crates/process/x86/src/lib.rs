@@ -17,6 +17,9 @@
 //! counts as one that is loaded where it says. Only [`Stretches`] looks at a file, and what is kept for one has its
 //! addresses ([`PatchSite`] with [`trimtab_types::FileAddr`]).
 //!
+//! Where a loop ends is found by `how_far` in its code, and by `exit_tests` from looks; `followed` goes through functions that are
+//! asked for it, without running them.
+//!
 //! Next: `code` for the input, `analyse` for the control flow, `site` for the choice of bytes, `relocate`.
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 
 use crate::bound::is_no_end;
 use crate::linear::{Linear, ReadablePlace};
-use iced_x86::ConditionCode;
+use iced_x86::{ConditionCode, Instruction, Mnemonic};
 
 /// Reads so many bytes of the process at an address, as a number.
 pub type LoadWord<'a> = &'a dyn Fn(u64, u32) -> Option<u64>;
@@ -143,10 +143,7 @@ impl Side {
             Side::Real(terms) => {
                 let number = |term: &Term| {
                     let word = term.word.value(register, load)?;
-                    let number = match term.word.bytes() {
-                        4 => f64::from(f32::from_bits(word as u32)),
-                        _ => f64::from_bits(word),
-                    };
+                    let number = real(word, term.word.bytes() != 4);
                     Some(if term.is_subtracted { -number } else { number })
                 };
                 terms.iter().map(number).sum()
@@ -155,13 +152,18 @@ impl Side {
     }
 }
 
-pub(crate) fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
+fn whole_number(number: u64, bits: u32, is_signed: bool) -> f64 {
     match (bits, is_signed) {
         (32, true) => f64::from(number as i32),
         (32, false) => f64::from(number as u32),
         (_, true) => number as i64 as f64,
         (_, false) => number as f64,
     }
+}
+
+/// The number with a fraction that these bits are.
+pub(crate) fn real(bits: u64, is_double: bool) -> f64 {
+    if is_double { f64::from_bits(bits) } else { f32::from_bits(bits as u32).into() }
 }
 
 /// The value that is made of a place's word, or of none.
@@ -211,4 +213,10 @@ pub(crate) fn goes_on(condition: ConditionCode) -> Option<GoesOn> {
         e => GoesOn::Equal,
         _ => return None,
     })
+}
+
+/// True of a comparison of numbers with a fraction.
+pub(crate) fn is_real_comparison(one: &Instruction) -> bool {
+    use Mnemonic::{Comisd, Comiss, Ucomisd, Ucomiss, Vcomisd, Vcomiss, Vucomisd, Vucomiss};
+    matches!(one.mnemonic(), Comisd | Comiss | Ucomisd | Ucomiss | Vcomisd | Vcomiss | Vucomisd | Vucomiss)
 }
