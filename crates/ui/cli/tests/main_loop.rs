@@ -262,6 +262,23 @@ fn the_programs_loop_is_taken_without_hints() {
     }
 }
 
+/// How often a rank waits until all messages of an exchange have come is no part of what its calls repeat.
+#[test]
+fn steps_whose_messages_come_in_parts_repeat() {
+    let _alone = alone();
+    let program = Program { source: "parts.c", wrapper: "mpicc", function: "main" };
+    for mpi in Mpi::ALL {
+        let home = Home::new();
+        let mut job = started(&compiled(&home, &program, mpi, &["-O2", "-g"]), mpi);
+        let texts = snapshots(&mut job);
+        let options = format!("--mark calls --iterations {ITERATIONS} --max-seconds 30");
+        let (code, report) = home.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{mpi:?}: {said:?}"));
+        assert_eq!((code, report.window.valid), (0, true), "{mpi:?}: {:?} {:?}", report.window, report.warnings);
+        assert_eq!(calls(&report, "MPI_Isend").0, u64::from(RANKS) * ITERATIONS * 10, "{mpi:?}: {:?}", report.window);
+        assert_unchanged(&texts, mpi.name());
+    }
+}
+
 /// Ranks that send and ranks that receive are in loops of their own, on two sides of a branch: both are one loop's passes.
 #[test]
 fn loops_on_two_sides_of_a_branch_are_one() {

@@ -50,7 +50,7 @@ pub(crate) struct Selection {
     pub probes: Vec<Probe>,
     /// Synchronising collectives, polling functions: by position.
     pub synchronising: Vec<bool>,
-    /// Functions called in polling loops.
+    /// Functions of which a program makes now more calls, now fewer, for the same work.
     pub polling: Vec<u32>,
     /// How each function is found in a process.
     places: Vec<ChosenPlace>,
@@ -251,7 +251,7 @@ impl Selection {
             ..FunctionInfo::default()
         };
         let index = self.add(modules, info, probe, ChosenPlace::Mpi(function.name));
-        if does_poll(function) {
+        if does_poll(function) || comes_in_parts(function) {
             self.polling.push(index as u32);
         }
         index
@@ -440,6 +440,12 @@ fn libc_probe(group: u8, bytes: ByteSource) -> Probe {
 /// True if a function is called again and again until something has come.
 fn does_poll(function: &MpiFunction) -> bool {
     matches!(function.class, Class::Test | Class::Probe)
+}
+
+/// True if a function waits for any of several messages, and is called until all have come: how often that is differs from
+/// one time to the next.
+fn comes_in_parts(function: &MpiFunction) -> bool {
+    function.name == "MPI_Waitsome"
 }
 
 /// The argument by which a function that polls says if something has come.
