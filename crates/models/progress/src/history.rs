@@ -9,6 +9,9 @@ const ONE_RUN: f64 = 0.35;
 const FLOOR: f64 = 0.02;
 /// A job that has outlived this share of what earlier runs allow is no such run.
 const OUTLIVED: f64 = 0.995;
+/// Nor is one that has lasted for so many times the longest of them: it does more work than any, and how much more they can't
+/// tell.
+const LONGER: f64 = 1.1;
 /// Steps of the search for a quantile.
 const STEPS: usize = 60;
 
@@ -37,7 +40,8 @@ impl Past {
         let deviation = ((squares + ONE_RUN.powi(2)) / count.powi(2).max(1.0)).sqrt().max((squares / count).sqrt());
         let deviation = deviation.max(FLOOR) * (1.0 + 1.0 / count).sqrt();
         let ended = if elapsed_s > 0.0 { normal((elapsed_s.ln() - middle) / deviation) } else { 0.0 };
-        (ended < OUTLIVED).then_some(Past { middle, deviation, ended, elapsed_s })
+        let longest_s = runs_s.iter().copied().fold(0.0, f64::max);
+        (ended < OUTLIVED && elapsed_s <= LONGER * longest_s).then_some(Past { middle, deviation, ended, elapsed_s })
     }
 
     /// The time still to come below which a share of such runs ends, seconds.
@@ -76,6 +80,8 @@ mod tests {
         let one = Past::of(&[100.0], 1.0).unwrap();
         assert!(one.quantile(0.95) > 140.0 && one.quantile(0.05) < 60.0, "{one:?}");
         assert!(Past::of(&[10.0, 10.5, 9.5], 40.0).is_none());
+        assert!(Past::of(&[9.2], 10.0).is_some() && Past::of(&[9.2], 10.5).is_none());
+        assert!(Past::of(&[50.0, 200.0], 210.0).is_some() && Past::of(&[50.0, 200.0], 230.0).is_none());
         assert!(Past::of(&[], 40.0).is_none());
     }
 }
