@@ -36,6 +36,8 @@ pub struct PassesLeft {
     pub is_at_most: bool,
 }
 
+/// The part of all looks that see a comparison in a called function, which may take another way at some of them.
+const SEEN_PART_MIN: f64 = 0.75;
 /// Looks without which nothing is said of a number with a fraction,
 const LOOKS_MIN: usize = 3;
 /// and passes between the first and the last.
@@ -89,9 +91,13 @@ fn seen_of(looks: &[Look], test: usize) -> Option<Seen> {
     numbers(seen.collect::<Option<Seen>>()?)
 }
 
-/// The sides of one comparison in a called function, if the last look saw it, too.
+/// The sides of one comparison in a called function, if the last look saw it, too, and most of the others: one that ends the loop
+/// in some passes only is no end when its sides have met, but later.
 fn seen_at(looks: &[Look], compared_at: u64) -> Option<Seen> {
     let seen: Seen = looks.iter().filter_map(|look| Some((look.pass, *sides_at(look, compared_at)?))).collect();
+    if (seen.len() as f64) < SEEN_PART_MIN * looks.len() as f64 {
+        return None;
+    }
     numbers(seen).filter(|seen| seen.last().map(|last| last.0) == looks.last().map(|look| look.pass))
 }
 

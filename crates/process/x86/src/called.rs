@@ -6,7 +6,7 @@
 //!
 //! Next: `followed`, the interpreter; `exit_tests` for tests in the loop itself.
 
-use crate::followed::{Followed, Number, Outcome, Snapshot, compared_at};
+use crate::followed::{Followed, Number, Outcome, Resume, Snapshot, compared_at};
 use crate::linear::{Linear, ReadablePlace};
 use crate::side::{LoadWord, Sides, number_at};
 use std::sync::{Mutex, PoisonError};
@@ -24,10 +24,13 @@ pub(crate) struct Called {
     /// That of the branch, and whether the loop is left if it jumps.
     pub(crate) branch: u64,
     pub(crate) leaves_by_jump: bool,
-    /// The loop's code from the call to the end of the branch.
+    /// The loop's code from an address on, with all from the call to the end of the branch.
     pub(crate) code: Vec<u8>,
+    pub(crate) code_at: u64,
     /// The registers that are known before the call.
     pub(crate) registers: Vec<(u8, Linear)>,
+    /// No call is followed, but code that sets a flag, by which the branch goes later.
+    pub(crate) resume: Option<Resume>,
 }
 
 impl Called {
@@ -42,12 +45,12 @@ impl Called {
         load: LoadWord<'_>,
         known: &mut Option<Way>,
     ) -> Vec<Option<Sides>> {
-        let snapshot = Snapshot::new(load, (self.call, &self.code));
+        let snapshot = Snapshot::new(load, (self.code_at, &self.code));
         let mut registers = [None; 16];
         for (number, value) in &self.registers {
             registers[usize::from(*number)] = number_at(*value, register, load).map(Number::read);
         }
-        let follow = |turned| Followed::new(&snapshot, registers, turned).go(self.call, self.branch);
+        let follow = |turned| Followed::new(&snapshot, registers, turned).go(self.call, self.branch, self.resume);
         let leaves = |outcome: &Outcome| Some(outcome.is_jump? == self.leaves_by_jump);
         let now = follow(None);
         if leaves(&now) == Some(true) {
@@ -144,7 +147,9 @@ mod tests {
             branch: LOOP + 7,
             leaves_by_jump: true,
             code: code[..9].to_vec(),
+            code_at: LOOP,
             registers: vec![(7, Linear::of(place))],
+            resume: None,
         };
         (called, vec![(FUNCTION, function.to_vec())])
     }
@@ -202,11 +207,44 @@ mod tests {
         assert_eq!(told(&[12, 0, 0, 0, 0]), [0.0], "the flag is waited for");
     }
 
+    #[test]
+    fn a_flag_is_told_by_the_code_that_sets_it() {
+        let mut a = CodeAssembler::new(64).expect("64 bits are supported");
+        let (mut on, mut out) = (a.create_label(), a.create_label());
+        let mut put = || -> Result<(), iced_x86::IcedError> {
+            a.xor(ebx, ebx)?;
+            a.cmp(dword_ptr(rdi), 9)?;
+            a.jl(on)?;
+            a.mov(ebx, 1)?;
+            a.set_label(&mut on)?;
+            // Nobody follows what comes in between.
+            a.ud2()?;
+            a.test(ebx, ebx)?;
+            a.jne(out)?;
+            a.set_label(&mut out)?;
+            a.ret()
+        };
+        put().expect("the operands fit");
+        let code = a.assemble(LOOP).expect("it is near");
+        let resume = Some(Resume { at: LOOP + 12, from: LOOP + 14 });
+        let registers = vec![(7, Linear::of(ReadablePlace::Register(3)))];
+        let called =
+            Called { call: LOOP, branch: LOOP + 16, leaves_by_jump: true, code, code_at: LOOP, registers, resume };
+        let at = |steps: u64| {
+            let load = |address: u64, _| (address == OBJECT).then_some(steps);
+            called.look(&|_| Some(OBJECT), &load, &mut None)
+        };
+        let sides = Sides { left: 3.0, right: 9.0, goes_on: GoesOn::Below, is_whole: true, compared_at: LOOP + 2 };
+        assert_eq!(at(3), [Some(sides)]);
+        assert_eq!(at(9), [None], "it is being left");
+    }
+
     proptest! {
         /// Code and memory of a process that is about to change both.
         #[test]
         fn no_bytes_lead_it_astray(code in prop::collection::vec(any::<u8>(), 1..96), words in any::<u64>()) {
-            let (called, _) = loop_of(&[]);
+            let (mut called, _) = loop_of(&[]);
+            called.resume = (words % 2 == 0).then_some(Resume { at: LOOP + words % 11, from: LOOP + words % 7 });
             let load = |address: u64, bytes: u32| match address.checked_sub(FUNCTION) {
                 Some(at) if at < 64 => {
                     Some(code.iter().cycle().skip(at as usize).take(bytes as usize).fold(0, |word, byte| word << 8 | u64::from(*byte)))

@@ -134,6 +134,15 @@ struct Held {
     decided: Vec<Option<Sides>>,
 }
 
+/// Two addresses of a loop between which a flag stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resume {
+    /// Behind the code that sets it.
+    pub(crate) at: u64,
+    /// Before the code that asks for it.
+    pub(crate) from: u64,
+}
+
 /// Code on its way.
 pub(crate) struct Followed<'a> {
     snapshot: &'a Snapshot<'a>,
@@ -142,6 +151,10 @@ pub(crate) struct Followed<'a> {
     /// has others of the same number.
     turned: Option<(usize, u64)>,
     steps_left: u32,
+    /// Calls of the code itself are taken to leave memory alone.
+    skips_calls: bool,
+    /// So many decisions came before a flag was set: those behind are of the flag itself.
+    deciding: Option<usize>,
 }
 
 /// Where it came to.
@@ -159,21 +172,33 @@ impl<'a> Followed<'a> {
         turned: Option<(usize, u64)>,
     ) -> Self {
         let mut registers = registers;
-        registers[4] = Some(Number::read(STACK));
+        // Code that lies in a frame is followed with that frame's own stack.
+        registers[4].get_or_insert(Number::read(STACK));
         let (flags, flags_from, stored, decided) = (Flags::Unknown, 0, BTreeMap::new(), Vec::new());
         let held = Held { registers, vectors: [None; 32], flags, flags_from, stored, decided };
-        Followed { snapshot, held, turned, steps_left: STEPS_MAX }
+        Followed { snapshot, held, turned, steps_left: STEPS_MAX, skips_calls: false, deciding: None }
     }
 
-    /// Goes on from one address to the conditional branch at another, or as far as it can be followed.
-    pub(crate) fn go(mut self, from: u64, branch: u64) -> Outcome {
-        let is_jump = self.jumps(from, branch);
-        Outcome { is_jump, decided: self.held.decided }
+    /// Goes on from one address to the conditional branch at another, or as far as it can be followed. Code between the
+    /// addresses of `resume` is left out.
+    pub(crate) fn go(mut self, from: u64, branch: u64, resume: Option<Resume>) -> Outcome {
+        self.skips_calls = resume.is_some();
+        let is_jump = self.jumps(from, branch, resume);
+        let mut decided = self.held.decided;
+        decided.truncate(self.deciding.unwrap_or(usize::MAX));
+        Outcome { is_jump, decided }
     }
 
-    fn jumps(&mut self, from: u64, branch: u64) -> Option<bool> {
+    fn jumps(&mut self, from: u64, branch: u64, mut resume: Option<Resume>) -> Option<bool> {
         let mut at = from;
-        while at != branch {
+        loop {
+            if let Some(there) = resume.take_if(|resume| resume.at == at) {
+                self.deciding = Some(self.held.decided.len());
+                at = there.from;
+            }
+            if at == branch && resume.is_none() {
+                break;
+            }
             at = self.step(&self.snapshot.instruction(at)?, 0)?;
         }
         self.decide(self.snapshot.instruction(branch)?.condition_code(), 0)
@@ -205,7 +230,7 @@ impl<'a> Followed<'a> {
 
     /// A function that is called is followed. One inside of it that can't be is taken to leave memory alone: its result is unknown.
     fn call(&mut self, one: &Instruction, target: u64, depth: u32) -> Option<u64> {
-        if depth >= DEPTH_MAX {
+        if depth >= DEPTH_MAX || (depth == 0 && self.skips_calls) {
             return self.skip_call(one);
         }
         if depth == 0 {

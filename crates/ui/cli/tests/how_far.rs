@@ -92,6 +92,8 @@ const PROGRAMS: [Program; 3] = [
             looked_at(8, "flow::Solver::solve(int)", false),
             // A called function says whether it is over.
             looked_at(9, "flow::Solver::solve(int)", true),
+            // A flag that comparisons set before the pass is over.
+            looked_at(10, "flow::Solver::solve(int)", true),
         ],
     },
     Program {

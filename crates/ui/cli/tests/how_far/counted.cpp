@@ -110,6 +110,10 @@ __attribute__((noinline)) Timer *timer_of(int steps) { return new Steps(steps); 
 Timer *(*volatile timer_made)(int) = timer_of;
 #endif
 
+#if FORM == 10
+__attribute__((noinline)) bool is_broken(double norm) { return std::isnan(norm); }
+#endif
+
 __attribute__((noinline)) void Solver::solve(int steps)
 {
 #if FORM == 0
@@ -147,6 +151,17 @@ __attribute__((noinline)) void Solver::solve(int steps)
     norm_ = 1e-9 * std::pow(0.98, -(steps - 0.5));
     for (int it = 0; it < 1000000 && norm_ > 1e-9; ++it)
         step(field);
+#elif FORM == 10
+    // A flag, and something is done between where it is set and where it is asked for.
+    std::vector<double> field(4, 1.0);
+    known = this;
+    for (bool over = false; !over;) {
+        step(field);
+        if (cycle_ >= steps)
+            over = true;
+        if (is_broken(norm_))
+            std::fprintf(stderr, "it diverged\n");
+    }
 #elif FORM == 9
     std::vector<double> field(4, 1.0);
     known = this;
