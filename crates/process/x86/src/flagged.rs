@@ -13,11 +13,13 @@ use crate::lent::{is_call, is_write};
 use crate::linear::{CALL_CHANGES, Extension, Linear, ReadablePlace, Value, number_of};
 use crate::search::{Search, writes};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use trimtab_types::ProcAddr;
 
 /// Blocks between the first comparison and the place behind which the flag stays.
 const BLOCKS_MAX: usize = 32;
+/// Blocks that are looked through for the next one that every pass comes to, and for those before one.
+const SEARCHED_MAX: usize = 64;
 /// Instructions between a flag and its branch.
 const CHAIN_MAX: usize = 6;
 /// Bytes of the loop from the first instruction that is followed to the last one.
@@ -267,20 +269,26 @@ impl Search<'_> {
         })
     }
 
-    /// The next block behind one that every pass comes to.
+    /// The next block behind one that every pass comes to: the first on all ways, so the nearest.
     fn behind(&self, block: usize) -> Option<usize> {
-        let reached = self.pass.reached_from(block, &[]);
-        let all = reached.into_iter().filter(|next| *next != block && self.pass.goes_through(&[*next]));
-        all.min_by_key(|next| self.pass.reached_from(block, &[*next]).len())
+        let (mut known, mut next) = (BTreeSet::from([block]), VecDeque::from([block]));
+        for _ in 0..SEARCHED_MAX {
+            let at = next.pop_front()?;
+            if at != block && self.pass.goes_through(&[at]) {
+                return Some(at);
+            }
+            let is_inside = |to: &usize| *to != self.found.header && self.found.blocks.binary_search(to).is_ok();
+            let successors = self.flow.blocks[at].successors.iter().copied();
+            next.extend(successors.filter(|to| is_inside(to) && known.insert(*to)));
+        }
+        None
     }
 
     /// The blocks that every way from the beginning of a pass to one comes to, the nearest first, itself included.
-    fn dominators(&self, block: usize) -> Vec<usize> {
-        let header = self.found.header;
-        let is_one = |other: &usize| !self.pass.reached_from(header, &[*other]).contains(&block);
-        let mut all: Vec<usize> = self.found.blocks.iter().copied().filter(is_one).collect();
-        all.sort_by_key(|other| self.pass.reached_from(*other, &[block]).len());
-        all
+    fn dominators(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_inside = |at: &usize| self.found.blocks.binary_search(at).is_ok();
+        std::iter::successors(Some(block), move |at| self.flow.blocks[*at].dominator.filter(is_inside))
+            .take(SEARCHED_MAX)
     }
 
     fn has_loop(&self, blocks: &BTreeSet<usize>) -> bool {
@@ -380,7 +388,7 @@ impl Search<'_> {
         if let Some(index) = write_in(block, from) {
             return self.load_at(block, index);
         }
-        for before in self.dominators(block).into_iter().filter(|before| *before != block) {
+        for before in self.dominators(block).skip(1) {
             let between = self.pass.reached_from(before, &[block]);
             let is_written =
                 between.iter().filter(|other| **other != before).any(|other| write_in(*other, whole(*other)).is_some());
