@@ -217,7 +217,7 @@ impl<'a> Pass<'a> {
         self.after.get(&block)
     }
 
-    fn is_inside(&self, block: usize) -> bool {
+    pub(crate) fn is_inside(&self, block: usize) -> bool {
         self.found.blocks.binary_search(&block).is_ok()
     }
 

@@ -5,17 +5,15 @@
 //! If the sides come closer by the same in each pass, it follows when they meet, as long as that goes on. That is likely and
 //! never sure: the process goes on while it is looked at, so that a look may be one pass off.
 //!
-//! Next: `approach` for what looks say; `how_far` for counters and bounds that nobody else writes to.
+//! Next: `flagged` for flags that are set elsewhere; `approach` for what looks say; `how_far` for counters and bounds that nobody else writes to.
 
 use crate::blocks::{ControlFlow, Edge};
 use crate::bound::{Pass, by_block};
 use crate::called::{Called, Ways};
 use crate::how_far::{Failures, Surroundings};
 use crate::lent::{ARGUMENTS, is_call};
-use crate::linear::{
-    CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite,
-};
-use crate::search::{BLOCKS_BACK_MAX, Origin, Search, writes};
+use crate::linear::{Extension, Linear, ReadablePlace, State, Value, has_one_register, number_of, opposite};
+use crate::search::{BLOCKS_BACK_MAX, Origin, Search, code_between, writes};
 use crate::side::{Element, GoesOn, LoadWord, Side, Sides, Term, Word, goes_on, is_real_comparison, is_signed};
 use crate::{Analysis, FunctionCode, Look, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
@@ -204,10 +202,7 @@ impl Search<'_> {
         let (at, last) = self.call_before(block)?;
         let (index, registers) = self.first_call(at, last)?;
         let call = self.instructions[&at][index].ip();
-        let bytes = branch.next_ip().checked_sub(call).filter(|bytes| *bytes <= CODE_MAX)?;
-        let range = code.ranges.iter().find(|range| range.contains(ProcAddr(call)))?;
-        let from = (call - range.addr.0) as usize;
-        let code = range.bytes.get(from..from + bytes as usize)?.to_vec();
+        let code = code_between(code, call..branch.next_ip(), CODE_MAX)?;
         let (branch, leaves_by_jump) = (exit.from.0, exit.is_jump);
         Some(Called { call, branch, leaves_by_jump, code, code_at: call, registers, resume: None })
     }
@@ -255,10 +250,7 @@ impl Search<'_> {
             let is_new = registers.iter().all(|(known, _)| *known != number);
             registers.extend(held.filter(|_| is_new).map(|held| (number, held)));
         }
-        // A register that calls change has no argument before a pass.
-        let is_left_over = |place| matches!(place, ReadablePlace::Register(number) if CALL_CHANGES.contains(&number));
-        let is_told = |held: &Linear| held.extension != Extension::Lower && !held.place.is_some_and(is_left_over);
-        registers.retain(|(_, held)| is_told(held) && self.are_seen(held.place));
+        registers.retain(|(_, held)| self.is_told(held));
         Some(registers)
     }
 

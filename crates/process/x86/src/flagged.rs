@@ -10,11 +10,10 @@ use crate::blocks::Edge;
 use crate::called::Called;
 use crate::followed::Resume;
 use crate::lent::{is_call, is_write};
-use crate::linear::{CALL_CHANGES, Extension, Linear, ReadablePlace, Value, number_of};
-use crate::search::{Search, writes};
+use crate::linear::{CALL_CHANGES, Linear, ReadablePlace, Value, has_one_register, number_of};
+use crate::search::{Search, code_between, writes};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::{BTreeSet, VecDeque};
-use trimtab_types::ProcAddr;
 
 /// Blocks between the first comparison and the place behind which the flag stays.
 const BLOCKS_MAX: usize = 32;
@@ -105,11 +104,7 @@ impl Search<'_> {
         let compared = &self.instructions[&at][index];
         let number = match compared.mnemonic() {
             Mnemonic::Cmp => compared.try_immediate(1).ok()?,
-            Mnemonic::Test
-                if compared.op0_kind() == OpKind::Register && compared.op0_register() == compared.op1_register() =>
-            {
-                0
-            }
+            Mnemonic::Test if has_one_register(compared) => 0,
             Mnemonic::Test => (compared.try_immediate(1).ok()? == 1).then_some(0)?,
             _ => return None,
         };
@@ -277,18 +272,17 @@ impl Search<'_> {
             if at != block && self.pass.goes_through(&[at]) {
                 return Some(at);
             }
-            let is_inside = |to: &usize| *to != self.found.header && self.found.blocks.binary_search(to).is_ok();
             let successors = self.flow.blocks[at].successors.iter().copied();
-            next.extend(successors.filter(|to| is_inside(to) && known.insert(*to)));
+            let is_on = |to: usize| to != self.found.header && self.pass.is_inside(to);
+            next.extend(successors.filter(|to| is_on(*to) && known.insert(*to)));
         }
         None
     }
 
     /// The blocks that every way from the beginning of a pass to one comes to, the nearest first, itself included.
     fn dominators(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
-        let is_inside = |at: &usize| self.found.blocks.binary_search(at).is_ok();
-        std::iter::successors(Some(block), move |at| self.flow.blocks[*at].dominator.filter(is_inside))
-            .take(SEARCHED_MAX)
+        let before = |at: &usize| self.flow.blocks[*at].dominator.filter(|before| self.pass.is_inside(*before));
+        std::iter::successors(Some(block), before).take(SEARCHED_MAX)
     }
 
     fn has_loop(&self, blocks: &BTreeSet<usize>) -> bool {
@@ -318,14 +312,10 @@ impl Search<'_> {
     fn decided(&self, code: &FunctionCode<'_>, exit: &Edge, flag: &Flag, region: &Region) -> Option<Called> {
         let call = self.instructions.get(&region.start.0)?.get(region.start.1)?.ip();
         let (at, branch) = (region.end.1, self.instructions.get(&self.flow.block_at(exit.from)?)?.last()?);
-        let low = call.min(flag.from);
         let in_region = region.blocks.iter().filter_map(|block| Some(self.instructions.get(block)?.last()?.next_ip()));
         let high = in_region.max()?.max(branch.next_ip());
-        let low = region.blocks.iter().map(|block| self.flow.blocks[*block].range.start.0).min()?.min(low);
-        let range = code.ranges.iter().find(|range| range.contains(ProcAddr(low)))?;
-        let bytes = high.checked_sub(low).filter(|bytes| *bytes <= CODE_MAX)?;
-        let from = (low - range.addr.0) as usize;
-        let own = range.bytes.get(from..from + bytes as usize)?.to_vec();
+        let low = region.blocks.iter().map(|block| self.flow.blocks[*block].range.start.0).min()?.min(flag.from);
+        let own = code_between(code, low..high, CODE_MAX)?;
         let registers = self.known_at(flag, region)?;
         let resume = Some(Resume { at, from: flag.from });
         let leaves_by_jump = exit.is_jump;
@@ -345,9 +335,7 @@ impl Search<'_> {
             Value::Linear(value) => Some((number, value)),
             _ => Some((number, Linear::of(self.loaded_before(region, number)?))),
         });
-        let is_left_over = |place| matches!(place, ReadablePlace::Register(number) if CALL_CHANGES.contains(&number));
-        let is_told = |held: &Linear| held.extension != Extension::Lower && !held.place.is_some_and(is_left_over);
-        Some(known.filter(|(_, held)| is_told(held) && self.are_seen(held.place)).collect())
+        Some(known.filter(|(_, held)| self.is_told(held)).collect())
     }
 
     /// The registers that a region reads before it writes to them; calls are not followed.
@@ -410,12 +398,8 @@ impl Search<'_> {
 
 /// The number that an instruction sets its target to.
 fn is_set_to_number(one: &Instruction) -> Option<u64> {
-    let is_cleared = one.mnemonic() == Mnemonic::Xor
-        && one.op1_kind() == OpKind::Register
-        && one.op0_kind() == OpKind::Register
-        && one.op0_register() == one.op1_register();
     match one.mnemonic() {
-        _ if is_cleared => Some(0),
+        Mnemonic::Xor if has_one_register(one) => Some(0),
         Mnemonic::Mov => one.try_immediate(1).ok(),
         _ => None,
     }

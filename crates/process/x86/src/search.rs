@@ -2,14 +2,16 @@
 //!
 //! Next: `exit_tests` and `flagged`, which look for them.
 
-use crate::Loop;
 use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass};
 use crate::how_far::Surroundings;
 use crate::lent::{is_call, is_write};
-use crate::linear::{CALL_CHANGES, Linear, ReadablePlace, State, Value, number_of};
+use crate::linear::{CALL_CHANGES, Extension, Linear, ReadablePlace, State, Value, number_of};
+use crate::{FunctionCode, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedRegister};
 use std::cell::Cell;
+use std::ops::Range;
+use trimtab_types::ProcAddr;
 
 /// Blocks before a branch in which its comparison is looked for, and so on.
 pub(crate) const BLOCKS_BACK_MAX: usize = 4;
@@ -185,6 +187,13 @@ impl Search<'_> {
         None
     }
 
+    /// True if a register's value before an instruction can be told at the probe.
+    pub(crate) fn is_told(&self, held: &Linear) -> bool {
+        // A register that calls change has nothing left over before a pass.
+        let is_left_over = |place| matches!(place, ReadablePlace::Register(number) if CALL_CHANGES.contains(&number));
+        held.extension != Extension::Lower && !held.place.is_some_and(is_left_over) && self.are_seen(held.place)
+    }
+
     /// True if the registers that are noted at the probe are those that these places are named by.
     pub(crate) fn are_seen(&self, places: impl IntoIterator<Item = ReadablePlace>) -> bool {
         places.into_iter().all(|place| match place {
@@ -207,6 +216,14 @@ fn is_stored(one: &Instruction, register: Register) -> bool {
     use Mnemonic::{Movsd, Movss, Vmovsd, Vmovss};
     let is_store = matches!(one.mnemonic(), Movsd | Movss | Vmovsd | Vmovss) && one.op0_kind() == OpKind::Memory;
     is_store && one.op1_kind() == OpKind::Register && one.op1_register().full_register() == register
+}
+
+/// The bytes of a function between two addresses of one of its ranges, if they are so many at most.
+pub(crate) fn code_between(code: &FunctionCode<'_>, addresses: Range<u64>, bytes_max: u64) -> Option<Vec<u8>> {
+    let bytes = addresses.end.checked_sub(addresses.start).filter(|bytes| *bytes <= bytes_max)?;
+    let range = code.ranges.iter().find(|range| range.contains(ProcAddr(addresses.start)))?;
+    let from = (addresses.start - range.addr.0) as usize;
+    range.bytes.get(from..from + bytes as usize).map(<[u8]>::to_vec)
 }
 
 /// True if an instruction writes to a general register.
